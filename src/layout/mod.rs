@@ -61,8 +61,8 @@ pub struct CellValues(pub Arc<dyn Cells>);
 
 impl Source for CellValues {
     fn len(&self) -> u64 {
-        let size = self.0.cell_size().unwrap_or(0);
-        self.0.count().saturating_mul(size)
+        let size = self.0.cell_size().expect("its cells are of fixed size");
+        self.0.count() * size
     }
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
@@ -128,13 +128,11 @@ impl FileLayout {
         let mut index = self.ends.partition_point(|end| *end <= range.start);
         let mut position = range.start;
         while position < range.end {
-            let (Some(part), Some(&end)) = (self.parts.get(index), self.ends.get(index)) else {
-                break;
-            };
-            let start = end.saturating_sub(part.len());
+            let (part, end) = (&self.parts[index], self.ends[index]);
+            let start = end - part.len();
             let to = range.end.min(end);
             if position < to {
-                let wanted = position.saturating_sub(start)..to.saturating_sub(start);
+                let wanted = position - start..to - start;
                 let before = sink.len();
                 part.read(wanted.clone(), &mut sink)?;
                 // Fewer bytes would shift all that follows.
@@ -146,7 +144,7 @@ impl FileLayout {
                 }
             }
             position = to.max(position);
-            index = index.saturating_add(1);
+            index += 1;
         }
         Ok(sink.finish())
     }

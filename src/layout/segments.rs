@@ -70,11 +70,9 @@ impl Cutter {
         self.total = self.total.saturating_add(count.saturating_mul(bytes));
         // Guesses are sometimes too high.
         check_length(self.total / 16)?;
-        let part = self.counts.len().saturating_sub(1);
-        let Some(have) = self.counts.last_mut() else {
-            return Ok(());
-        };
-        let end = have.saturating_add(count);
+        let part = self.counts.len() - 1;
+        let have = &mut self.counts[part];
+        let end = *have + count;
         while *have < end {
             let room = TARGET.saturating_sub(self.weight) / bytes;
             let fits = if room == 0 && *have > 0 {
@@ -84,8 +82,8 @@ impl Cutter {
             } else {
                 room.max(1)
             };
-            let taken = fits.min(end.saturating_sub(*have));
-            *have = have.saturating_add(taken);
+            let taken = fits.min(end - *have);
+            *have += taken;
             self.weight = self.weight.saturating_add(taken.saturating_mul(bytes));
         }
         Ok(())
@@ -135,11 +133,8 @@ impl Segments {
     /// Appends the text of segment `segment`.
     pub fn write(&self, segment: usize, out: &mut Vec<u8>) -> Result<()> {
         let end_of_all = (self.counts.len(), 0);
-        let &(first, item) = self.starts.get(segment).unwrap_or(&end_of_all);
-        let &(last, end) = segment
-            .checked_add(1)
-            .and_then(|next| self.starts.get(next))
-            .unwrap_or(&end_of_all);
+        let (first, item) = self.starts[segment];
+        let &(last, end) = self.starts.get(segment + 1).unwrap_or(&end_of_all);
         for part in first..=last {
             let from = if part == first { item } else { 0 };
             let to = match self.counts.get(part) {
@@ -176,7 +171,7 @@ impl Segments {
                 self.write(segment as usize, &mut text)?;
                 let length = text.len() as u64;
                 let before = total.fetch_add(length, Ordering::Relaxed);
-                check_length(before.saturating_add(length))?;
+                check_length(before + length)?;
                 Ok((length, hash(&text)))
             });
             measured.collect()
@@ -185,7 +180,7 @@ impl Segments {
         let mut sum = 0u64;
         let mut ends = Vec::with_capacity(measured.len());
         for (length, _) in &measured {
-            sum = sum.saturating_add(*length);
+            sum += length;
             ends.push(sum);
         }
         let version = hash(&measured);
@@ -217,7 +212,7 @@ impl Rendered {
         let key = CacheKey::tile(self.object, segment as u64);
         self.engine.cache.derive(key, length, keep, || {
             // A little more: strings are written with quotes that are taken away.
-            let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(64));
+            let mut text = Vec::with_capacity(length as usize + 64);
             self.segments.write(segment, &mut text)?;
             if text.len() as u64 != length {
                 // Some blocks of the file were damaged or repaired meanwhile.
@@ -242,18 +237,15 @@ impl Source for Rendered {
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
         let ends = &self.lengths.ends;
         let first = ends.partition_point(|end| *end <= range.start);
-        let mut start = first.checked_sub(1).and_then(|before| ends.get(before)).copied();
+        let mut from = if first == 0 { 0 } else { ends[first - 1] };
         for (segment, &end) in ends.iter().enumerate().skip(first) {
-            let from = start.replace(end).unwrap_or(0);
             if from >= range.end {
                 break;
             }
-            let text = self.text(segment, end.saturating_sub(from), sink.keep)?;
+            let text = self.text(segment, end - from, sink.keep)?;
             let part = range.start.max(from)..range.end.min(end);
-            sink.shared(
-                text,
-                part.start.saturating_sub(from) as usize..part.end.saturating_sub(from) as usize,
-            )?;
+            sink.shared(text, (part.start - from) as usize..(part.end - from) as usize)?;
+            from = end;
         }
         Ok(())
     }

@@ -124,9 +124,9 @@ impl<R: Runs> RunCells<R> {
             count,
         );
         let parts = parallel::each(count.div_ceil(block), |number| {
-            let first = number.saturating_mul(block);
+            let first = number * block;
             let mut lengths = Vec::new();
-            self.lengths(first..first.saturating_add(block).min(count), &mut lengths)?;
+            self.lengths(first..(first + block).min(count), &mut lengths)?;
             job.advance(lengths.len() as u64)?;
             let (mut parts, mut cells, mut bytes) = (Vec::new(), 0u64, 0u64);
             for length in lengths {
@@ -134,7 +134,7 @@ impl<R: Runs> RunCells<R> {
                     parts.push((cells, bytes));
                     (cells, bytes) = (0, 0);
                 }
-                cells = cells.saturating_add(1);
+                cells += 1;
                 bytes = bytes.checked_add(length).ok_or_else(too_long)?;
             }
             parts.push((cells, bytes));
@@ -148,7 +148,7 @@ impl<R: Runs> RunCells<R> {
         };
         for (cells, bytes) in parts.into_iter().flatten() {
             note(cell, byte);
-            cell = cell.saturating_add(cells);
+            cell += cells;
             byte = byte.checked_add(bytes).ok_or_else(too_long)?;
         }
         note(cell, byte);
@@ -156,27 +156,23 @@ impl<R: Runs> RunCells<R> {
     }
 
     fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
-        let wanted = cells.end.saturating_sub(cells.start);
+        let wanted = cells.end - cells.start;
         self.runs.lengths(cells, out)?;
         check(out.len() as u64, wanted, "lengths")
     }
 
     /// Block `number`. `Corrupt` if the lengths of its cells changed since `blocks` was made.
     fn block(&self, number: usize, blocks: &Blocks) -> Result<Block> {
-        let (Some((first, start)), Some((end, last))) =
-            (blocks.get(number), blocks.get(number.saturating_add(1)))
-        else {
-            return Err(Error::internal("there is no such block"));
-        };
+        let ((first, start), (end, last)) = (blocks.get(number), blocks.get(number + 1));
         let cells = first..end;
-        let size = end.saturating_sub(first).saturating_add(1).saturating_mul(8);
+        let size = (end - first + 1) * 8;
         // The detector expects byte ranges: each block counts as 1 MiB.
-        let place = (number as u64).saturating_mul(1 << 20);
-        let keep = self.sequence.next(&(place..place.saturating_add(1 << 20)));
+        let place = (number as u64) << 20;
+        let keep = self.sequence.next(&(place..place + (1 << 20)));
         let starts = self.derived(number as u64, size, keep, || {
             let mut lengths = Vec::new();
             self.lengths(cells.clone(), &mut lengths)?;
-            let mut out = Vec::with_capacity(lengths.len().saturating_add(1).saturating_mul(8));
+            let mut out = Vec::with_capacity((lengths.len() + 1) * 8);
             let mut position = 0u64;
             for length in lengths {
                 out.extend_from_slice(&position.to_le_bytes());
@@ -186,8 +182,8 @@ impl<R: Runs> RunCells<R> {
             Ok(out)
         })?;
         let block = Block { cells, start, starts };
-        let (cells, bytes) = (block.cells.end.saturating_sub(first), last.saturating_sub(start));
-        check(block.entries().len() as u64, cells.saturating_add(1), "entries")?;
+        let (cells, bytes) = (end - first, last - start);
+        check(block.entries().len() as u64, cells + 1, "entries")?;
         if block.at(cells as usize) != bytes {
             return Err(Error::corrupt(format!(
                 "cells {first} to {end} have {} bytes, but had {bytes} before: files have changed",
@@ -217,16 +213,12 @@ impl<R: Runs> RunCells<R> {
         let cells = range.start / size..range.end.div_ceil(size);
         if size <= MIN_LONG_CELL {
             self.runs.fixed(cells.clone(), out)?;
-            check(
-                out.len() as u64,
-                cells.end.saturating_sub(cells.start).saturating_mul(size),
-                "bytes",
-            )?;
+            check(out.len() as u64, (cells.end - cells.start) * size, "bytes")?;
             return cut(out, range.start % size, &range);
         }
         for cell in cells {
-            let start = cell.saturating_mul(size);
-            let part = range.start.saturating_sub(start)..range.end.saturating_sub(start).min(size);
+            let start = cell * size;
+            let part = range.start.max(start) - start..(range.end - start).min(size);
             self.runs.part_of_cell(cell, part, out)?;
         }
         check(out.len() as u64, range.end - range.start, "bytes")
@@ -239,7 +231,7 @@ impl<R: Runs> RunCells<R> {
         while position < range.end {
             let number = blocks.find(|(_, byte)| byte <= position);
             let block = self.block(number, blocks)?;
-            let end = block.start.saturating_add(block.size()).min(range.end);
+            let end = (block.start + block.size()).min(range.end);
             if end <= position {
                 return Err(Error::internal("the block has no bytes to read"));
             }
@@ -254,36 +246,35 @@ impl<R: Runs> RunCells<R> {
     fn read_block(&self, block: &Block, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let entries = block.entries();
         let begins_by = |byte: u64| entries.partition_point(|start| u64::from_le_bytes(*start) <= byte);
-        let first = begins_by(bytes.start).saturating_sub(1);
-        let last = begins_by(bytes.end.saturating_sub(1));
+        let first = begins_by(bytes.start) - 1;
+        let last = begins_by(bytes.end - 1);
         let mut cell = first;
         while cell < last {
-            let (start, end) = (block.at(cell), block.at(cell.saturating_add(1)));
+            let (start, end) = (block.at(cell), block.at(cell + 1));
             let whole = bytes.start <= start && end <= bytes.end;
-            if !whole && end.saturating_sub(start) > MIN_LONG_CELL {
-                let part = bytes.start.saturating_sub(start)..bytes.end.min(end).saturating_sub(start);
-                let wanted = part.end.saturating_sub(part.start);
+            if !whole && end - start > MIN_LONG_CELL {
+                let part = bytes.start.max(start) - start..bytes.end.min(end) - start;
+                let wanted = part.end - part.start;
                 let before = out.len();
                 self.runs
-                    .part_of_cell(block.cells.start.saturating_add(cell as u64), part, out)?;
-                check(out.len().saturating_sub(before) as u64, wanted, "bytes")?;
-                cell = cell.saturating_add(1);
+                    .part_of_cell(block.cells.start + cell as u64, part, out)?;
+                check((out.len() - before) as u64, wanted, "bytes")?;
+                cell += 1;
                 continue;
             }
             // Reads the cells up to the end at once, except a long last one of which only a part is wanted.
             let mut stop = last;
-            let tail = block.at(last.saturating_sub(1));
-            if block.at(last) > bytes.end && block.at(last).saturating_sub(tail) > MIN_LONG_CELL {
-                stop = last.saturating_sub(1).max(cell.saturating_add(1));
+            let tail = block.at(last - 1);
+            if block.at(last) > bytes.end && block.at(last) - tail > MIN_LONG_CELL {
+                stop = (last - 1).max(cell + 1);
             }
             let end = block.at(stop);
-            let run =
-                block.cells.start.saturating_add(cell as u64)..block.cells.start.saturating_add(stop as u64);
+            let run = block.cells.start + cell as u64..block.cells.start + stop as u64;
             let mut values = Vec::new();
             // If `out` is empty, the cells are read directly into it.
             let target = if out.is_empty() { &mut *out } else { &mut values };
             self.runs.var(run, target)?;
-            check(target.len() as u64, end.saturating_sub(start), "bytes")?;
+            check(target.len() as u64, end - start, "bytes")?;
             let wanted = bytes.start.max(start)..bytes.end.min(end);
             cut(target, wanted.start - start, &wanted)?;
             out.append(&mut values);
@@ -302,12 +293,10 @@ impl<R: Runs> RunCells<R> {
             let end = block.cells.end.min(entries.end);
             let wanted = (entry - block.cells.start) as usize..(end - block.cells.start) as usize;
             let starts = &block.entries()[wanted];
-            out.extend(starts.iter().flat_map(|start| {
-                block
-                    .start
-                    .saturating_add(u64::from_le_bytes(*start))
-                    .to_le_bytes()
-            }));
+            let starts = starts
+                .iter()
+                .map(|start| block.start + u64::from_le_bytes(*start));
+            out.extend(starts.flat_map(u64::to_le_bytes));
             entry = end;
         }
         if entries.end > count {
@@ -323,8 +312,8 @@ impl Blocks {
     }
 
     /// First cell and first byte of block `number`; after the last block, the number of all cells and bytes.
-    fn get(&self, number: usize) -> Option<(u64, u64)> {
-        self.entries().get(number).map(numbers)
+    fn get(&self, number: usize) -> (u64, u64) {
+        numbers(&self.entries()[number])
     }
 
     /// The number of all cells and bytes.
@@ -376,8 +365,8 @@ fn check(found: u64, wanted: u64, what: &str) -> Result<()> {
 
 /// Removes the first `skip` bytes of `out`, and all after the length of `range`.
 fn cut(out: &mut Vec<u8>, skip: u64, range: &Range<u64>) -> Result<()> {
-    let wanted = range.end.saturating_sub(range.start);
-    out.drain(..(skip as usize).min(out.len()));
+    let wanted = range.end - range.start;
+    out.drain(..skip as usize);
     out.truncate(wanted as usize);
     check(out.len() as u64, wanted, "bytes")
 }

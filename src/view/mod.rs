@@ -248,6 +248,7 @@ impl View {
             let count = left.min(length);
             ranges.push(DimRange {
                 lo: Some(range.lo.clone()),
+                // A side without cells ends before it begins.
                 hi: Some(coordinate(&range.lo, count.wrapping_sub(1))?),
             });
             left = left.div_ceil(length.max(1));
@@ -369,9 +370,7 @@ impl View {
                 while let Some(batch) = fragments.get(read..fragments.len().min(read + more))
                     && !batch.is_empty()
                 {
-                    let counts = parallel::each(batch.len() as u64, |i| {
-                        batch.get(i as usize).map_or(Ok(0), |fragment| fragment.cells())
-                    })?;
+                    let counts = parallel::each(batch.len() as u64, |i| batch[i as usize].cells())?;
                     cells = counts.into_iter().fold(cells, u64::saturating_add);
                     if cells > most {
                         return Ok(false);

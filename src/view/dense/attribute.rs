@@ -2,7 +2,7 @@
 
 use super::copy::{Plan, Run, Target, TileLayout, assert_inside, read, scatter};
 use super::points::Points;
-use super::space::{Area, boxes};
+use super::space::{Area, boxes, strides};
 use super::stack::{Slot, Stack};
 use crate::array::cache::Keep;
 use crate::array::column::{Column, Content, OpenColumn};
@@ -75,12 +75,6 @@ impl DenseRuns {
         count: u64,
     ) -> Self {
         let slots = stack.slots(&attribute);
-        let mut strides = vec![1; shape.len()];
-        let mut cells = 1u64;
-        for (stride, length) in strides.iter_mut().zip(&shape).rev() {
-            *stride = cells;
-            cells = cells.saturating_mul(*length);
-        }
         let size = attribute.cell_val_num.cell_size(attribute.datatype).unwrap_or(8);
         DenseRuns {
             band: band(&stack, schema, size, &shape),
@@ -88,8 +82,8 @@ impl DenseRuns {
             attribute,
             slots,
             origin,
+            strides: strides(&shape),
             shape,
-            strides,
             count,
             sequence: SequentialDetector::default(),
             sources: Mutex::new(LruCache::new(MAX_OPEN)),
@@ -98,7 +92,7 @@ impl DenseRuns {
 
     /// How to cache the chunks of a read of `cells`, of `size` bytes each.
     fn keep(&self, cells: &Range<u64>, size: u64) -> Keep {
-        let bytes = cells.start.saturating_mul(size)..cells.end.saturating_mul(size);
+        let bytes = cells.start * size..cells.end * size;
         match self.sequence.next(&bytes) {
             Keep::Passing if self.band <= MAX_PASSING_BAND => Keep::Passing,
             _ => Keep::Staying,
@@ -121,7 +115,7 @@ impl DenseRuns {
         };
         let holds = |layer: usize| self.slots.get(layer).is_some_and(|slot| slot.holds());
         // Concurrent requests begin at different tiles, so that they do not wait for the same chunks.
-        let length = cells.end.saturating_sub(cells.start).max(1);
+        let length = (cells.end - cells.start).max(1);
         let turn = ((cells.start / length) as u32).reverse_bits();
         for part in boxes(&self.shape, cells.clone()) {
             let ends = part.0.iter().zip(&self.origin);
@@ -196,12 +190,10 @@ impl DenseRuns {
         let field = info
             .attribute(index)
             .ok_or_else(|| info.place(Error::corrupt("the fragment has no slot for the attribute").at(0)))?;
-        let layer = self.stack.overlay.layers().get(layer);
-        let shape = match layer {
-            Some(layer) if layer.dense => {
-                Shape::Dense(TileLayout::new(&self.stack.space, &layer.area, &info.schema))
-            }
-            _ => Shape::Points(Points::open(&self.stack, info)?),
+        let layer = &self.stack.overlay.layers()[layer];
+        let shape = match layer.dense {
+            true => Shape::Dense(TileLayout::new(&self.stack.space, &layer.area, &info.schema)),
+            false => Shape::Points(Points::open(&self.stack, info)?),
         };
         Ok(Source {
             column: Column::new(info.clone(), field.clone()).open(content, None)?,
@@ -213,11 +205,11 @@ impl DenseRuns {
     /// Appends fixed-size values or validity bytes of `cells`. `fill` is that of the fill value.
     fn copy(&self, cells: Range<u64>, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
         let size = fill.len();
-        let wanted = cells.end.saturating_sub(cells.start).checked_mul(size as u64);
+        let wanted = (cells.end - cells.start).checked_mul(size as u64);
         let wanted = wanted.and_then(|bytes| usize::try_from(bytes).ok());
         let wanted = wanted.ok_or_else(|| Error::limit("the read has more bytes than can be addressed"))?;
         let before = out.len();
-        out.resize(before.saturating_add(wanted), 0);
+        out.resize(before + wanted, 0);
         let out = &mut out[before..];
         let keep = self.keep(&cells, size as u64);
         let mut scratch = Vec::new();
@@ -229,12 +221,11 @@ impl DenseRuns {
                 });
             };
             plan.windows(size as u64, source.tile_cells, |window, runs| {
-                let bytes = window.start.saturating_mul(size as u64)..window.end.saturating_mul(size as u64);
+                let bytes = window.start * size as u64..window.end * size as u64;
                 let piece = read(&source.column, bytes, keep, &mut scratch)?;
                 for run in runs {
                     let start = (run.source - window.start) as usize * size;
-                    let from = piece.get(start..start.saturating_add(run.count as usize * size));
-                    let from = from.ok_or_else(outside)?;
+                    let from = &piece[start..start + run.count as usize * size];
                     scatter(size, from, out, run.dest as usize, run.step as usize);
                 }
                 Ok(())
@@ -244,7 +235,7 @@ impl DenseRuns {
 
     /// The start of the value of each of the var-sized `cells`, and its length in bytes.
     fn places(&self, cells: &Range<u64>) -> Result<(Vec<ValueStart>, Vec<u64>)> {
-        let count = cells.end.saturating_sub(cells.start) as usize;
+        let count = (cells.end - cells.start) as usize;
         let none = ValueStart {
             layer: None,
             start: 0,
@@ -254,33 +245,29 @@ impl DenseRuns {
         let keep = self.keep(cells, 8);
         let mut starts = Vec::new();
         self.plans(cells, Content::Offsets, keep, |source, plan| {
-            let mut put = |run: &Run, layer: Option<usize>, cell: &dyn Fn(usize) -> Option<(u64, u64)>| {
-                let places = places.iter_mut().zip(&mut lengths).skip(run.dest as usize);
-                let places = places
-                    .step_by((run.step as usize).max(1))
-                    .take(run.count as usize);
-                for (i, (place, length)) in places.enumerate() {
-                    let (start, end) = cell(i).ok_or_else(outside)?;
-                    *place = ValueStart { layer, start };
-                    *length = end.saturating_sub(start);
+            let mut put = |run: &Run, layer: Option<usize>, cell: &dyn Fn(usize) -> (u64, u64)| {
+                for i in 0..run.count as usize {
+                    let place = run.dest as usize + i * run.step as usize;
+                    let (start, end) = cell(i);
+                    places[place] = ValueStart { layer, start };
+                    lengths[place] = end - start;
                 }
-                Ok(())
             };
             let Some((layer, source)) = source else {
-                return plan.runs(|run| put(&run, None, &|_| Some((0, fill))));
+                return plan.runs(|run| {
+                    put(&run, None, &|_| (0, fill));
+                    Ok(())
+                });
             };
             plan.windows(8, source.tile_cells, |window, runs| {
                 starts.clear();
-                let tile = window.start / source.tile_cells.max(1);
-                let first = tile.saturating_mul(source.tile_cells);
+                let tile = window.start / source.tile_cells;
+                let first = tile * source.tile_cells;
                 let within = window.start - first..window.end - first;
                 source.column.starts(tile, within, keep, &mut starts)?;
                 for run in runs {
                     let first = (run.source - window.start) as usize;
-                    put(run, Some(layer), &|i| {
-                        let ends = starts.get(first + i..)?;
-                        Some((*ends.first()?, *ends.get(1)?))
-                    })?;
+                    put(run, Some(layer), &|i| (starts[first + i], starts[first + i + 1]));
                 }
                 Ok(())
             })
@@ -291,15 +278,12 @@ impl DenseRuns {
     /// Appends the range `bytes` of the value that begins at `place`.
     fn bytes(&self, place: ValueStart, bytes: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
         let Some(layer) = place.layer else {
-            let fill = self
-                .attribute
-                .fill_value
-                .get(bytes.start as usize..bytes.end as usize);
-            out.extend_from_slice(fill.ok_or_else(outside)?);
+            let fill = &self.attribute.fill_value;
+            out.extend_from_slice(&fill[bytes.start as usize..bytes.end as usize]);
             return Ok(());
         };
         let source = self.source(layer, Content::Data)?;
-        let range = place.start.saturating_add(bytes.start)..place.start.saturating_add(bytes.end);
+        let range = place.start + bytes.start..place.start + bytes.end;
         let mut scratch = Vec::new();
         let piece = read(&source.column, range, keep, &mut scratch)?;
         out.extend_from_slice(&piece);
@@ -342,17 +326,17 @@ impl Runs for DenseRuns {
                 Some((before, end, dest))
                     if place.layer.is_some() && before.layer == place.layer && *end == place.start =>
                 {
-                    *end = end.saturating_add(length);
+                    *end += length;
                     dest.end = total;
                 }
-                _ => runs.push((place, place.start.saturating_add(length), start..total)),
+                _ => runs.push((place, place.start + length, start..total)),
             }
         }
         runs.sort_unstable_by_key(|(place, _, _)| *place);
         let wanted = usize::try_from(total)
             .map_err(|_| Error::limit("the read has more bytes than can be addressed"))?;
         let before = out.len();
-        out.resize(before.saturating_add(wanted), 0);
+        out.resize(before + wanted, 0);
         let out = &mut out[before..];
         let keep = self.keep(&cells, 8);
         let mut scratch = Vec::new();
@@ -367,14 +351,14 @@ impl Runs for DenseRuns {
                 .take_while(|(_, (place, last, _))| {
                     let near = place.layer == first.layer
                         && first.layer.is_some()
-                        && place.start <= end.saturating_add(MAX_GAP)
-                        && *last <= first.start.saturating_add(MAX_WINDOW);
+                        && place.start.saturating_sub(end) <= MAX_GAP
+                        && *last - first.start <= MAX_WINDOW;
                     if near {
                         end = end.max(*last);
                     }
                     near
                 });
-            let count = together.last().map_or(1, |(i, _)| i.saturating_add(1));
+            let count = together.last().map_or(1, |(i, _)| i + 1);
             let (now, later) = rest.split_at(count);
             rest = later;
             let source = match first.layer {
@@ -393,17 +377,15 @@ impl Runs for DenseRuns {
             for (place, _, dest) in now {
                 let start = (place.start - window.start) as usize;
                 let length = (dest.end - dest.start) as usize;
-                let from = bytes.get(start..start.saturating_add(length));
-                let to = out.get_mut(dest.start as usize..dest.end as usize);
-                let (from, to) = from.zip(to).ok_or_else(outside)?;
-                to.copy_from_slice(from);
+                let to = &mut out[dest.start as usize..dest.end as usize];
+                to.copy_from_slice(&bytes[start..start + length]);
             }
         }
         Ok(())
     }
 
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let cells = cell..cell.saturating_add(1);
+        let cells = cell..cell + 1;
         let keep = self.keep(&cells, 8);
         let place = match self.attribute.cell_val_num.cell_size(self.attribute.datatype) {
             None => self.places(&cells)?.0.first().copied(),
@@ -414,7 +396,7 @@ impl Runs for DenseRuns {
                         // A single cell of the fill value is number 0 of its source.
                         found = Some(ValueStart {
                             layer: source.map(|(layer, _)| layer),
-                            start: run.source.saturating_mul(size),
+                            start: run.source * size,
                         });
                         Ok(())
                     })
@@ -432,11 +414,6 @@ const MAX_GAP: u64 = 4 << 10;
 
 /// The most bytes of runs that are read together.
 const MAX_WINDOW: u64 = 256 << 10;
-
-/// The error of a cell that is not among those read.
-fn outside() -> Error {
-    Error::internal("a cell is not among those that were read")
-}
 
 /// Writes the fill value to the cells of `run`.
 fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {

@@ -51,7 +51,7 @@ impl Cells for AxisCells {
             scratch.extend_from_slice(&value[..size as usize]);
         }
         scratch.drain(..((range.start % size) as usize).min(scratch.len()));
-        scratch.truncate(range.end.saturating_sub(range.start) as usize);
+        scratch.truncate((range.end - range.start) as usize);
         Ok(ReadBytes::Scratch(scratch))
     }
 }

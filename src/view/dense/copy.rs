@@ -33,14 +33,14 @@ impl TileLayout {
             .zip(&area.0)
             .map(|(axis, (first, last))| {
                 let tile = first / axis.extent;
-                (tile, (last / axis.extent - tile).saturating_add(1), axis.extent)
+                (tile, last / axis.extent - tile + 1, axis.extent)
             })
             .collect();
         let mut strides = vec![1; axes.len()];
         let mut tile_cells = 1u64;
         let mut place = |(stride, (_, _, extent)): (&mut u64, &(u64, u64, u64))| {
             *stride = tile_cells;
-            tile_cells = tile_cells.saturating_mul(*extent);
+            tile_cells *= extent;
         };
         let both = strides.iter_mut().zip(&axes);
         match schema.cell_order == Order::ColMajor {
@@ -60,11 +60,10 @@ impl TileLayout {
         let mut within = 0u64;
         let places = self.axes.iter().zip(&area.0).zip(&self.strides);
         let tiles = places.map(|((&(tile, tiles, extent), &(first, _)), stride)| {
-            within = within.saturating_add((first % extent).saturating_mul(*stride));
-            ((first / extent).saturating_sub(tile), tiles)
+            within += first % extent * stride;
+            (first / extent - tile, tiles)
         });
-        let number =
-            |number: u64, (tile, tiles): (u64, u64)| number.saturating_mul(tiles).saturating_add(tile);
+        let number = |number: u64, (tile, tiles): (u64, u64)| number * tiles + tile;
         let tile = match self.column_tiles {
             true => {
                 let tiles: Vec<_> = tiles.collect();
@@ -72,7 +71,7 @@ impl TileLayout {
             }
             false => tiles.fold(0, number),
         };
-        tile.saturating_mul(self.tile_cells).saturating_add(within)
+        tile * self.tile_cells + within
     }
 
     /// The plan to copy `area`, a box in one tile, to `target`.
@@ -99,10 +98,10 @@ impl Target<'_> {
     /// The position in the run of the cell with the indexes `place`.
     pub(super) fn position(&self, place: impl Iterator<Item = u64>) -> u64 {
         let places = place.zip(self.origin).zip(self.strides);
-        let cell = places.fold(0u64, |cell, ((index, origin), stride)| {
-            cell.saturating_add(index.saturating_sub(*origin).saturating_mul(*stride))
-        });
-        cell.saturating_sub(self.start)
+        let cell: u64 = places
+            .map(|((index, origin), stride)| (index - origin) * stride)
+            .sum();
+        cell - self.start
     }
 
     fn first(&self, area: &Area) -> u64 {
@@ -159,7 +158,7 @@ impl Plan {
             let one = joined(inner.source, outer.source, inner.count)
                 && joined(inner.dest, outer.dest, inner.count);
             if one {
-                outer.count = outer.count.saturating_mul(inner.count);
+                outer.count *= inner.count;
                 (outer.source, outer.dest) = (inner.source, inner.dest);
             }
             one
@@ -226,9 +225,7 @@ impl Plan {
         tile_cells: u64,
         mut each: impl FnMut(Range<u64>, &[Run]) -> Result<()>,
     ) -> Result<()> {
-        let size = size.max(1);
         let (most, gap) = ((MAX_WINDOW / size).max(1), MAX_GAP / size);
-        let tile_cells = tile_cells.max(1);
         let mut runs: Vec<Run> = Vec::new();
         let (mut start, mut end, mut limit) = (0, 0, 0);
         self.runs(|mut run| {
@@ -241,10 +238,9 @@ impl Plan {
                     }
                     let tile = run.source / tile_cells * tile_cells;
                     start = run.source;
-                    limit = ((run.source - tile) / most + 1)
-                        .saturating_mul(most)
-                        .min(tile_cells)
-                        .saturating_add(tile);
+                    // The end of the window in which the run begins, or of the tile.
+                    let windows = (run.source - tile) / most + 1;
+                    limit = tile + windows.saturating_mul(most).min(tile_cells);
                 }
                 let part = Run {
                     count: run.count.min(limit - run.source),
@@ -286,7 +282,7 @@ pub(super) fn read<'s>(
     let mut sink = Sink::new(scratch, keep);
     column.append(range.clone(), &mut sink)?;
     let piece = sink.finish();
-    match piece.len() as u64 == range.end.saturating_sub(range.start) {
+    match piece.len() as u64 == range.end - range.start {
         true => Ok(piece),
         false => Err(Error::internal(format!(
             "read {} bytes of a column, expected {range:?}",

@@ -8,7 +8,7 @@ use super::Dense;
 use super::copy::Target;
 use super::overlay::Overlay;
 use super::points::Points;
-use super::space::{Area, boxes};
+use super::space::{Area, boxes, strides};
 use crate::array::cache::Keep;
 use crate::error::{Error, Result};
 use crate::lock::{get_or_make, lock};
@@ -136,22 +136,17 @@ impl Dense {
             return Ok(None);
         }
         let (stack, region) = (self.stack()?, self.cells()?);
-        let count = run.end.saturating_sub(run.start);
+        let count = run.end - run.start;
         let count = usize::try_from(count).map_err(|_| Error::limit("too many cells to address"))?;
-        let mut strides = vec![1u64; region.shape.len()];
-        let mut cells = 1u64;
-        for (stride, length) in strides.iter_mut().zip(&region.shape).rev() {
-            *stride = cells;
-            cells = cells.saturating_mul(*length);
-        }
+        // A view without a region has no cells.
         let origin: Option<Vec<u64>> = region.ends.iter().map(|ends| Some((*ends)?.0)).collect();
+        let Some(origin) = origin else { return Ok(None) };
         let target = Target {
-            origin: &origin.unwrap_or_default(),
-            strides: &strides,
+            origin: &origin,
+            strides: &strides(&region.shape),
             start: run.start,
         };
         let mut written = vec![1u8; count];
-        let outside = || Error::internal("a hole exceeds the cells asked for");
         for area in self.areas(run)? {
             let mut holes = Vec::new();
             let overlay = &stack.overlay;
@@ -162,8 +157,7 @@ impl Dense {
             for hole in &holes {
                 target.plan(hole).runs(|run| {
                     for i in 0..run.count {
-                        let place = run.dest.saturating_add(i.saturating_mul(run.step));
-                        *written.get_mut(place as usize).ok_or_else(outside)? = 0;
+                        written[(run.dest + i * run.step) as usize] = 0;
                     }
                     Ok(())
                 })?;
@@ -175,7 +169,7 @@ impl Dense {
                 let points = self.points(layer)?;
                 let found = points.within(&stack.space, &area, &[], &target, Keep::Staying)?;
                 for (_, place) in found {
-                    *written.get_mut(place as usize).ok_or_else(outside)? = 1;
+                    written[place as usize] = 1;
                 }
             }
         }

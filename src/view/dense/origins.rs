@@ -40,7 +40,7 @@ impl Dense {
                 let Some(tiles) = self.tiles(&common, &layer.area, schema, left) else {
                     return Ok(None);
                 };
-                left = left.saturating_sub(tiles.len());
+                left -= tiles.len();
                 let covers = layer.area.contains(&area);
                 origin.parts.push(Tiles {
                     fragment: fragment.clone(),
@@ -95,7 +95,7 @@ impl Dense {
         let mut axes: Vec<(u64, u64, u64)> = axes
             .map(|(axis, (area, covered))| {
                 let tile = |index: u64| index / axis.extent - covered.0 / axis.extent;
-                (tile(area.0), tile(area.1), tile(covered.1).saturating_add(1))
+                (tile(area.0), tile(area.1), tile(covered.1) + 1)
             })
             .collect();
         if schema.tile_order == Order::ColMajor {

@@ -239,8 +239,8 @@ fn halves(area: &Area) -> Option<[Area; 2]> {
 /// Builds the tree over the layers in `part`, which begins at index `start` of all layers, and sorts `part`.
 /// Returns the index of the tree's root.
 fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Node>) -> Option<usize> {
-    let area_of = |number: usize| layers.get(number).map(|layer| &layer.area);
-    let mut areas = part.iter().filter_map(|&number| area_of(number));
+    let area_of = |number: usize| &layers[number].area;
+    let mut areas = part.iter().map(|&number| area_of(number));
     let first = areas.next()?.clone();
     let area = areas.fold(first, |all, next| all.around(next));
     let below = if part.len() <= MAX_LEAF {
@@ -249,15 +249,13 @@ fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Nod
         // Splits the layers by the centres of their boxes, along the dimension in which the centres are
         // farthest apart relative to the lengths of the boxes.
         let middle = |number: usize, axis: usize| {
-            let ends = area_of(number).and_then(|area| area.0.get(axis));
-            ends.map_or(0, |(first, last)| first + (last - first) / 2)
+            let (first, last) = area_of(number).0[axis];
+            first + (last - first) / 2
         };
         let spread = |axis: usize| {
             let middles = || part.iter().map(|&number| middle(number, axis));
-            let lengths = part
-                .iter()
-                .filter_map(|&number| area_of(number)?.0.get(axis))
-                .map(|(first, last)| (last - first) as f64 + 1.0);
+            let ends = part.iter().map(|&number| area_of(number).0[axis]);
+            let lengths = ends.map(|(first, last)| (last - first) as f64 + 1.0);
             let apart = middles().max().unwrap_or(0) - middles().min().unwrap_or(0);
             apart as f64 / lengths.sum::<f64>()
         };

@@ -47,9 +47,9 @@ impl Points {
             let mut out = Vec::new();
             for tile in 0..info.geometry.tile_num {
                 for indexes in points.tile(&stack.space, tile, Keep::Passing)? {
-                    let first = indexes.iter().min().copied().unwrap_or(0);
-                    let last = indexes.iter().max().copied().unwrap_or(0);
-                    out.push((first, last));
+                    let ends = indexes.iter().min().zip(indexes.iter().max());
+                    let (first, last) = ends.ok_or_else(|| Error::internal("a tile has no cells"))?;
+                    out.push((*first, *last));
                 }
             }
             Ok(out)

@@ -60,7 +60,7 @@ impl Axis {
 
     /// First and last index of tile number `tile`. The last tile may exceed the domain.
     pub(super) fn tile(&self, tile: u64) -> (u64, u64) {
-        let first = tile.saturating_mul(self.extent);
+        let first = tile * self.extent;
         (first, first.saturating_add(self.extent - 1))
     }
 }
@@ -224,13 +224,23 @@ pub(super) fn boxes(shape: &[u64], run: Range<u64>) -> Vec<Area> {
     out
 }
 
+/// For each dimension of a box of `shape` cells, the distance in cells between neighbours in row-major order.
+pub(super) fn strides(shape: &[u64]) -> Vec<u64> {
+    let mut strides = vec![1u64; shape.len()];
+    for i in (1..shape.len()).rev() {
+        // The product may be beyond 2^64 if another axis has no cells.
+        strides[i - 1] = strides[i].saturating_mul(shape[i]);
+    }
+    strides
+}
+
 /// Appends the boxes of a run of cells of a part of an array: `above` are the ranges of indexes along the
 /// first dimensions, `shape` the lengths of the others, and `run` counts cells along these.
 fn cut(shape: &[u64], run: Range<u64>, above: &mut Vec<(u64, u64)>, out: &mut Vec<Area>) {
     let Some((_, inner)) = shape.split_first().filter(|_| !run.is_empty()) else {
         return;
     };
-    let row = inner.iter().product::<u64>().max(1);
+    let row = inner.iter().product::<u64>();
     let (first, last) = (run.start / row, run.end / row);
     let (head, tail) = (run.start % row, run.end % row);
     let mut nested = |index: u64, run: Range<u64>, out: &mut Vec<Area>| {
@@ -251,7 +261,7 @@ fn cut(shape: &[u64], run: Range<u64>, above: &mut Vec<(u64, u64)>, out: &mut Ve
     if !full.is_empty() {
         let mut ends = above.clone();
         ends.push((full.start, full.end - 1));
-        ends.extend(inner.iter().map(|length| (0, length.saturating_sub(1))));
+        ends.extend(inner.iter().map(|length| (0, length - 1)));
         out.push(Area(ends));
     }
 }

@@ -107,7 +107,7 @@ struct Cursor {
 impl Cursor {
     fn skip(&mut self, count: u64) {
         self.rank += count;
-        self.cell = self.cell.saturating_add(count);
+        self.cell += count;
     }
 }
 

@@ -109,12 +109,7 @@ impl<K: SortKey + 'static> Component<K> {
     pub(super) fn count(&self, engine: &Engine, rules: &Rules) -> Result<u64> {
         match self.known {
             Some(known) => Ok(known),
-            None => Ok(self
-                .plan(engine, rules)?
-                .outline
-                .checkpoints
-                .last()
-                .map_or(0, |end| end.cell)),
+            None => Ok(end_of(&self.plan(engine, rules)?.outline.checkpoints)),
         }
     }
 
@@ -161,9 +156,7 @@ impl<K: SortKey + 'static> Component<K> {
         let plan = self.plan(engine, rules)?;
         let checkpoints = &plan.outline.checkpoints;
         let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cells.start);
-        let (Some(from), Some(to)) = (checkpoints.get(after.wrapping_sub(1)), checkpoints.get(after)) else {
-            return Err(Error::internal(format!("no block has cell {}", cells.start)));
-        };
+        let (from, to) = (&checkpoints[after - 1], &checkpoints[after]);
         let key = block_key(plan.blocks, &from.ranks);
         let memory = Block::estimate(to.cell - from.cell);
         let load = || plan.merge(rules, from, to);
@@ -399,7 +392,7 @@ fn checkpoints<K: SortKey>(
     }];
     let mut before = 0;
     for part in parts {
-        let count = part.last().map_or(0, |last| last.cell);
+        let count = end_of(&part);
         for checkpoint in part {
             let cell = checkpoint.cell + before;
             // After a part without cells, the next checkpoint replaces the one before.
@@ -411,6 +404,11 @@ fn checkpoints<K: SortKey>(
         before += count;
     }
     Ok(all)
+}
+
+/// The number of cells before the last of some checkpoints.
+fn end_of(checkpoints: &[Checkpoint]) -> u64 {
+    checkpoints[checkpoints.len() - 1].cell
 }
 
 /// Keys that split the candidates into about `parts` equal parts, and for each key its rank in each member.

@@ -80,7 +80,7 @@ impl Segment {
 
     fn take(&mut self, cells: &Range<u64>, wanted: u64) {
         self.cells = self.cells.start.min(cells.start)..self.cells.end.max(cells.end);
-        self.wanted = self.wanted.saturating_add(wanted);
+        self.wanted += wanted;
     }
 
     /// Whether to read both as one segment.
@@ -228,7 +228,7 @@ impl Places {
 }
 
 fn cells_of(piece: &Piece) -> Range<u64> {
-    piece.first..piece.first.saturating_add(piece.count)
+    piece.first..piece.first + piece.count
 }
 
 impl Gather {
@@ -375,13 +375,13 @@ impl Gather {
         }
         let wanted = cells.end - cells.start;
         let found = self.places(cells)?;
-        out.reserve(wanted.saturating_mul(size) as usize);
+        out.reserve((wanted * size) as usize);
         // Long runs are read one by one, directly into `out`.
         if wanted >= MIN_LONG_RUN.saturating_mul(found.pieces) {
             return found.each_piece(|piece| self.run(piece, content, fill, out));
         }
         let got = self.segments(&found, |stored, cells| {
-            let mut entries = Vec::with_capacity((cells.end - cells.start).saturating_mul(size) as usize);
+            let mut entries = Vec::with_capacity(((cells.end - cells.start) * size) as usize);
             stored.append(content, cells, &mut entries)?;
             Ok(entries)
         })?;
@@ -397,8 +397,7 @@ impl Gather {
                     return Ok(());
                 };
                 let size = size as usize;
-                let range = from.saturating_mul(size)..from.saturating_add(count).saturating_mul(size);
-                out.extend_from_slice(got.get(range).ok_or_else(too_few)?);
+                out.extend_from_slice(&got[from * size..(from + count) * size]);
                 Ok(())
             }),
         }
@@ -427,9 +426,10 @@ fn copy<const N: usize>(
             if cells.is_empty() {
                 return Some(&[][..]);
             }
-            let (start, found) = single.get(input.wrapping_sub(found.first_input))?;
-            let from = cells.start.wrapping_sub(*start) as usize;
-            found.get(from..from.saturating_add((cells.end - cells.start) as usize))
+            // Skipped cells may lie outside of the segment.
+            let (start, found) = single[input - found.first_input];
+            let from = cells.start.checked_sub(start)? as usize;
+            found.get(from..from + (cells.end - cells.start) as usize)
         };
         for part in &found.parts {
             // If the cells that the slice takes of each fragment are contiguous, the order of the fragments
@@ -455,18 +455,15 @@ fn copy<const N: usize>(
             };
             let before = out.len();
             out.resize(before + N * slice.count() as usize, 0);
-            let cells = out.get_mut(before..).map(|cells| cells.as_chunks_mut().0);
-            slice
-                .interleave(&mut runs, cells.unwrap_or(&mut []))
-                .ok_or_else(too_few)?;
+            let cells = out[before..].as_chunks_mut().0;
+            slice.interleave(&mut runs, cells).ok_or_else(too_few)?;
         }
         return Ok(());
     }
     found.each(got, |count, from, got| {
-        match got.map(|got| got.as_chunks::<N>().0.get(from..from.saturating_add(count))) {
-            Some(Some([cell])) => out.extend_from_slice(cell),
-            Some(Some(cells)) => out.extend_from_slice(cells.as_flattened()),
-            Some(None) => return Err(too_few()),
+        match got.map(|got| &got.as_chunks::<N>().0[from..from + count]) {
+            Some([cell]) => out.extend_from_slice(cell),
+            Some(cells) => out.extend_from_slice(cells.as_flattened()),
             None => (0..count).for_each(|_| out.extend_from_slice(fill)),
         }
         Ok(())
@@ -503,9 +500,7 @@ impl Runs for Gather {
                 out.extend((0..count).map(|_| self.fill.len() as u64));
                 return Ok(());
             };
-            let ends = starts
-                .get(from..=from.saturating_add(count))
-                .ok_or_else(too_few)?;
+            let ends = &starts[from..=from + count];
             out.extend(ends.windows(2).map(|pair| pair[1] - pair[0]));
             Ok(())
         })

@@ -244,7 +244,7 @@ impl Input {
         let start = run.cells.start + (rank - run.rank);
         let mut cells = start..run.cells.end.min(start.saturating_add(most));
         // If the window reaches the end of a tile, it ends there, so that no chunk is read for two windows.
-        let tile = self.info.geometry.tile_cells.max(1);
+        let tile = self.info.geometry.tile_cells;
         let whole = cells.end - cells.end % tile;
         if whole > start && cells.end < run.cells.end {
             cells.end = whole;
@@ -392,8 +392,8 @@ fn candidates(info: &FragmentInfo, ranges: &Ranges) -> Result<Vec<Candidates>> {
             Inside::Wholly => true,
             Inside::Partly => false,
         };
-        let first = tile.saturating_mul(info.geometry.tile_cells);
-        let end = first.saturating_add(info.geometry.cells_of(tile));
+        let first = tile * info.geometry.tile_cells;
+        let end = first + info.geometry.cells_of(tile);
         match runs.last_mut() {
             Some(last) if last.cells.end == first && last.inside == inside => last.cells.end = end,
             last => {

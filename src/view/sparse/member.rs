@@ -94,7 +94,7 @@ impl<K: SortKey> Sorted<K> {
                 let offset = (window.rank(i) - rank) as usize;
                 all.push((
                     key.clone(),
-                    window.time(i).unwrap_or(0),
+                    window.time(i).unwrap_or_else(|| input.start()),
                     window.mark(i),
                     cells[offset],
                 ));

@@ -216,7 +216,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
                 return Err(Stop::Unsorted(member));
             }
             if let Some(last) = window.keys.last() {
-                cursor.last = Some((last.clone(), window.times.last().copied().unwrap_or(0)));
+                let time = self.rules.time(source, &window, window.keys.len() - 1);
+                cursor.last = Some((last.clone(), time));
                 cursor.windows.push_back(window);
             }
         }

@@ -461,7 +461,7 @@ impl<K: SortKey + 'static> Merged for Components<K> {
             if component.is_counted() {
                 return Ok(true);
             }
-            let (mut at, count, mut found) = (0, own.end.saturating_sub(own.start), false);
+            let (mut at, count, mut found) = (0, own.end - own.start, false);
             while at < count && !found {
                 let part = component.part(&self.array.engine, &self.rules, at..count)?;
                 if part.count() == 0 {

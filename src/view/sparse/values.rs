@@ -28,7 +28,7 @@ pub(super) fn fitting<'f>(
             .first()
             .ok_or_else(|| Error::internal("cells without a start"))?;
         let fit = starts.partition_point(|start| start - first <= bytes) as u64;
-        end = end.min(range.start + fit.saturating_sub(1).max(1));
+        end = end.min(range.start + (fit - 1).max(1));
     }
     Ok(range.start..end)
 }
