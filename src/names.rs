@@ -139,7 +139,7 @@ fn cut(mut name: String, max: usize, hash: &str) -> String {
         // An encoded name holds `%` only as the first of three.
         let tail = name.as_bytes().iter().rev().take(2).position(|&b| b == b'%');
         if let Some(after) = tail {
-            name.truncate(name.len().saturating_sub(after + 1));
+            name.truncate(name.len() - (after + 1));
         }
     }
     name.push('~');

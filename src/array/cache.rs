@@ -87,6 +87,14 @@ pub struct Lengths {
     pub version: u64,
 }
 
+impl Lengths {
+    /// The length of the document in bytes.
+    pub fn total(&self) -> u64 {
+        // A document has a segment at least.
+        self.ends[self.ends.len() - 1]
+    }
+}
+
 impl Entry for Lengths {
     fn memory(&self) -> u64 {
         self.ends.memory()

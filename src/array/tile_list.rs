@@ -65,7 +65,7 @@ pub trait TileList: Send + Sync {
 
 impl dyn TileList {
     /// The entry of `tile`, one of the tiles.
-    pub(super) fn of_tile(&self, tile_num: u64, tile: u64) -> Result<u64> {
+    pub(crate) fn of_tile(&self, tile_num: u64, tile: u64) -> Result<u64> {
         self.entry(tile_num, tile)?
             .ok_or_else(|| Error::internal(format!("tile {tile} of {tile_num}")))
     }

@@ -39,27 +39,24 @@ pub(super) struct CellRun {
 impl CellRun {
     /// The indexes of the cells within the tile.
     pub(super) fn in_tile(&self) -> Range<u64> {
-        self.first..self.first.saturating_add(self.count as u64)
+        self.first..self.first + self.count as u64
     }
 
-    /// The value of the `i`-th cell. `size` is the cell size in bytes; None for var-sized cells.
+    /// The value of the `i`-th cell, unless they are too long. `size` is the cell size in bytes; None for var-sized cells.
     pub(super) fn cell(&self, i: usize, size: Option<u64>) -> &[u8] {
         let range = match size {
             Some(size) => {
                 let size = size as usize;
-                i.saturating_mul(size)..i.saturating_add(1).saturating_mul(size)
+                i * size..(i + 1) * size
             }
-            None => match self.starts.get(i..i.saturating_add(2)) {
-                Some(&[start, end]) => start..end,
-                _ => return &[],
-            },
+            None => self.starts[i]..self.starts[i + 1],
         };
-        self.data.get(range).unwrap_or(&[])
+        &self.data[range]
     }
 
     /// Reads the cells from `first` on: at most `most`, fewer if they are long, but at least one.
     pub(super) fn read(&mut self, files: &Files, tile: &Tile, first: u64, most: u64) -> Result<()> {
-        let count = tile.cells.saturating_sub(first).min(most);
+        let count = (tile.cells - first).min(most);
         self.first = first;
         self.too_long = false;
         self.bytes = 0;
@@ -69,9 +66,9 @@ impl CellRun {
         match files.field.cell_size() {
             Some(size) => {
                 // Fixed-size cells may be long, too.
-                self.count = count.min((BYTES / size.max(1)).max(1)) as usize;
-                let end = first.saturating_add(self.count as u64);
-                let range = first.saturating_mul(size)..end.saturating_mul(size);
+                self.count = count.min((BYTES / size).max(1)) as usize;
+                let end = first + self.count as u64;
+                let range = first * size..end * size;
                 if size > LONGEST {
                     self.too_long = true;
                     self.bytes = range.end - range.start;
@@ -92,7 +89,7 @@ impl CellRun {
 
     fn read_var(&mut self, files: &Files, tile: &Tile) -> Result<()> {
         // The offset of the next cell is the end of the last one. The tile's last cell ends with its data.
-        let end = self.in_tile().end.saturating_add(1).min(tile.cells);
+        let end = (self.in_tile().end + 1).min(tile.cells);
         files.read_offsets(tile, self.first..end, &mut self.raw)?;
         let mut offsets: Vec<u64> = self
             .raw
@@ -104,10 +101,10 @@ impl CellRun {
         if offsets.len() == self.count {
             offsets.push(tile.var_size);
         }
-        let start = offsets.first().copied().unwrap_or(0);
+        let start = offsets[0];
         let fitting = offsets.partition_point(|&offset| offset - start <= BYTES);
-        self.count = self.count.min(fitting.saturating_sub(1).max(1));
-        let end = offsets.get(self.count).copied().unwrap_or(tile.var_size);
+        self.count = self.count.min((fitting - 1).max(1));
+        let end = offsets[self.count];
         self.too_long = end - start > LONGEST;
         if self.too_long {
             self.drain(start..end, |range, out| files.read_var(tile, range, out))?;
@@ -117,7 +114,7 @@ impl CellRun {
             self.starts
                 .extend(starts.map(|&offset| (offset - start) as usize));
         }
-        self.bytes = (end - start).saturating_add(self.count as u64 * 8);
+        self.bytes = end - start + self.count as u64 * 8;
         Ok(())
     }
 
@@ -141,8 +138,8 @@ impl CellRun {
 /// A note on the first validity byte that is neither 0 nor 1. Readers treat such bytes as 1.
 pub(super) fn odd_validity(files: &Files, tile: &Tile, cells: &CellRun) -> Option<Problem> {
     let odd = cells.validity.iter().position(|&byte| byte > 1)?;
-    let byte = cells.validity.get(odd).copied().unwrap_or(0);
-    let cell = cells.first.saturating_add(odd as u64);
+    let byte = cells.validity[odd];
+    let cell = cells.first + odd as u64;
     let message = format!("the validity of cell {cell} is {byte}, expected 0 or 1");
     let problem = Problem::new(Kind::Validity, files.path(), message);
     let name = String::from_utf8_lossy(&files.field.name).into_owned();

@@ -149,7 +149,7 @@ impl Commits<'_> {
     fn embedded(&self, path: &Path, name: &[u8], offset: u64, length: u64) -> Result<()> {
         let blob = self.checker.engine.storage.open(path)?;
         let (tile, body) = read_generic_tile(&*blob, offset, self.array.key.as_ref())?;
-        if tile.data_end != offset.saturating_add(length) {
+        if offset.checked_add(length) != Some(tile.data_end) {
             let message = format!(
                 "the copy of {} does not end after the {length} bytes that are declared for it",
                 name.escape_ascii()
@@ -203,14 +203,13 @@ impl Commits<'_> {
         let constant = matches!(op, ConditionOp::AlwaysTrue | ConditionOp::AlwaysFalse);
         let all: Vec<u64> = size.into_iter().chain(sizes.flatten()).collect();
         // An empty constant means a null test.
-        if list || constant || value.is_empty() || size.is_none() {
+        let Some(size) = size.filter(|_| !list && !constant && !value.is_empty()) else {
             return;
-        }
+        };
         if !all.contains(&(value.len() as u64)) {
             let message = format!(
-                "the constant has {} bytes, but a value of the field has {}",
-                value.len(),
-                size.unwrap_or(0)
+                "the constant has {} bytes, but a value of the field has {size}",
+                value.len()
             );
             self.checker.report(found(message));
         }

@@ -63,9 +63,6 @@ fn parse(
     end: u64,
     schema: &crate::format::schema::Schema,
 ) -> Result<Footer> {
-    let range = usize::try_from(footer.offset).ok().zip(usize::try_from(end).ok());
-    let bytes = range
-        .and_then(|(start, end)| body.get(start..end))
-        .unwrap_or_default();
+    let bytes = &body[footer.offset as usize..end as usize];
     Footer::parse(&mut Cursor::with_base(bytes, footer.offset), schema, true)
 }

@@ -137,7 +137,7 @@ impl Work {
                 _ => *total = None,
             }
         }
-        total.left = total.left.saturating_sub(1);
+        total.left -= 1;
         if total.left == 0 {
             for (dimension, total) in self.dimensions.iter().zip(&total.summaries) {
                 if let Some(total) = total {
@@ -215,7 +215,7 @@ impl Work {
                 ordered = self.check_order(checker, number, first, count, seen, &previous);
                 previous = Some(self.cell(seen, count - 1));
             }
-            first = first.saturating_add(count as u64);
+            first += count as u64;
         }
         self.check_box(checker, number, seen);
         previous.filter(|_| !seen.iter().any(|seen| seen.failed))
@@ -265,7 +265,7 @@ impl Work {
                     .map(|(seen, size)| seen.cells.cell(i, *size)),
             );
             if !before.is_empty() && order.compare(&before, &cell) == Ordering::Greater {
-                let at = first.saturating_add(i as u64);
+                let at = first + i as u64;
                 let message = format!(
                     "cell {at} is out of order: in global order it comes before the cell stored before it"
                 );
@@ -318,9 +318,8 @@ impl Dimension {
         let field = &self.files.field;
         match (self.class, field.cell_size()) {
             (Class::Signed | Class::Unsigned | Class::Float, Some(size)) => {
-                let bytes = seen.cells.data.get(..count.saturating_mul(size as usize));
-                seen.summary
-                    .add_numbers(self.class, field.datatype, bytes.unwrap_or(&[]), &[]);
+                let bytes = &seen.cells.data[..count * size as usize];
+                seen.summary.add_numbers(self.class, field.datatype, bytes, &[]);
             }
             (_, size) => {
                 for i in 0..count {

@@ -26,8 +26,8 @@ const JOB_TILES: u64 = 65_536;
 pub(super) fn tile_runs(tiles: u64, average: u64) -> impl Iterator<Item = Range<u64>> {
     let step = (JOB / average.max(1)).clamp(1, JOB_TILES);
     (0..tiles.div_ceil(step)).map(move |i| {
-        let start = i.saturating_mul(step);
-        start..start.saturating_add(step).min(tiles)
+        let start = i * step;
+        start..(start + step).min(tiles)
     })
 }
 
@@ -129,7 +129,7 @@ impl Work {
         let mut total = lock(&self.total);
         total.summary.merge(summary);
         total.complete &= complete;
-        total.left = total.left.saturating_sub(1);
+        total.left -= 1;
         if total.left == 0 {
             if total.complete {
                 self.stored.check_fragment(checker, &self.shared, &total.summary);
@@ -179,7 +179,10 @@ impl Work {
         };
         for run in runs {
             let range = (run.start - cells.first) as usize..(run.end - cells.first) as usize;
-            let validity = cells.validity.get(range.clone()).unwrap_or(&[]);
+            let validity = match field.nullable {
+                true => &cells.validity[range.clone()],
+                false => &[],
+            };
             match (self.class, size) {
                 (Class::Opaque, _) => summary.add_validity(range.len() as u64, validity),
                 (Class::Text, _) => {
@@ -193,8 +196,7 @@ impl Work {
                 }
                 (class, size) => {
                     let size = size.unwrap_or(1) as usize;
-                    let bytes = range.start.saturating_mul(size)..range.end.saturating_mul(size);
-                    let values = cells.data.get(bytes).unwrap_or(&[]);
+                    let values = &cells.data[range.start * size..range.end * size];
                     summary.add_numbers(class, field.datatype, values, validity);
                 }
             }

@@ -128,9 +128,9 @@ impl Files {
             embedded: false,
         };
         if let Some(list) = &self.files.var_sizes {
-            let entry = list.entry(self.info.geometry.tile_num, number);
-            keep(entry.map(|size| {
-                tile.var_size = size.unwrap_or(0);
+            let size = list.of_tile(self.info.geometry.tile_num, number);
+            keep(size.map(|size| {
+                tile.var_size = size;
                 0
             }));
         }

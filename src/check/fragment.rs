@@ -180,9 +180,9 @@ impl Sections<'_> {
         let numbers = |body: &[u8]| {
             let list = parse_u64_list(body)?;
             let count = list.len() as u64;
-            let rest = list.iter().skip(usize::try_from(tiles).unwrap_or(usize::MAX));
+            let rest = list.iter().skip(tiles as usize);
             let surplus =
-                more && count > tiles && count <= tiles.saturating_mul(2) && rest.clone().all(|&n| n == 0);
+                more && count > tiles && count.div_ceil(2) <= tiles && rest.clone().all(|&n| n == 0);
             match count == 0 || count == tiles || surplus {
                 true => Ok(()),
                 false => Err(Error::corrupt(format!(

@@ -62,13 +62,8 @@ impl TileBoxes {
         let below = rtree.levels.iter().skip(1).chain([&leaves.boxes]);
         for (i, (parents, children)) in rtree.levels.iter().zip(below).enumerate() {
             let compared = parents.visit(&leaves.body, 0..parents.len(), |node, parent| {
-                let first = node.saturating_mul(fanout);
-                let all = union(
-                    &info.schema,
-                    &leaves.body,
-                    children,
-                    first..first.saturating_add(fanout),
-                )?;
+                let first = node * fanout;
+                let all = union(&info.schema, &leaves.body, children, first..first + fanout)?;
                 if let Some(d) = all.and_then(|all| differs(&info.schema, &to_rect(parent), &all)) {
                     let message =
                         format!("the node's range of dimension {d} is not the union of its children's");

@@ -244,7 +244,7 @@ impl Summary {
     pub(super) fn add_validity(&mut self, cells: u64, validity: &[u8]) {
         let nulls = validity.iter().filter(|&&byte| byte == 0).count() as u64;
         self.nulls += nulls;
-        self.valid += cells.saturating_sub(nulls);
+        self.valid += cells - nulls;
     }
 
     /// Adds one text that is not null.

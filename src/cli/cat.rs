@@ -59,7 +59,7 @@ fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut Stdout) -> Result<(),
     let mut offset = 0;
     while let Some(piece) = next_piece(&*open, offset, &mut scratch).map_err(fail)? {
         out.write_all(&piece)?;
-        offset = offset.saturating_add(piece.len() as u64);
+        offset += piece.len() as u64;
     }
     Ok(())
 }

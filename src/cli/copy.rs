@@ -358,7 +358,7 @@ impl Copier<'_> {
                 fs::remove_file(&part).map_err(write)?;
                 return Err(stop);
             }
-            Ok(bytes) => self.bytes = self.bytes.saturating_add(bytes),
+            Ok(bytes) => self.bytes += bytes,
         }
         // Replaces a link that has been put there meanwhile.
         fs::rename(&part, &held).map_err(write)?;
@@ -382,7 +382,7 @@ impl Copier<'_> {
             out.write_all(&piece)
                 .map_err(|error| cannot_write(target, error))?;
             let length = piece.len() as u64;
-            bytes = bytes.saturating_add(length);
+            bytes += length;
             let now = (bytes as f64 / stream.done()) as u64;
             if stream.done() > 0.0 {
                 self.bar.inc_length(now.saturating_sub(expected));
@@ -444,8 +444,8 @@ impl Copier<'_> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Stop::Closed);
         }
-        let wanted = PIECE_SIZE.min(open.len().saturating_sub(offset));
-        let size = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let wanted = PIECE_SIZE.min(open.len() - offset);
+        let size = wanted as usize;
         let bytes = open
             .read(offset, size, scratch)
             .map_err(|error| failed(path, error))?;

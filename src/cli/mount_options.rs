@@ -93,10 +93,7 @@ pub fn take_long_options(options: &mut Vec<OsString>, command: &Command) -> Resu
 fn split_value(option: &OsStr) -> (String, Option<&OsStr>) {
     let bytes = option.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
-        Some(at) => (
-            bytes.get(..at).unwrap_or(bytes),
-            bytes.get(at.saturating_add(1)..),
-        ),
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
         None => (bytes, None),
     };
     let name = String::from_utf8_lossy(name).trim().to_owned();

@@ -67,7 +67,7 @@ pub fn read_keys(arguments: &[OsString]) -> Result<Vec<(PathBuf, EncryptionKey)>
         let (path, file) = match bytes.iter().position(|byte| *byte == b'=') {
             Some(at) => {
                 let (path, file) = bytes.split_at(at);
-                (path, file.get(1..).unwrap_or(&[]))
+                (path, &file[1..])
             }
             None => (&[][..], bytes),
         };

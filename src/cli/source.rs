@@ -274,12 +274,12 @@ fn last_of(url: &str) -> &str {
 /// Moves the last component of a URL to `names`. Returns false if only the bucket is left.
 #[cfg(feature = "remote")]
 fn shorten(part: &mut String, names: &mut Vec<OsString>) -> bool {
-    let start = part.find("://").map_or(0, |at| at.saturating_add(3));
+    let start = part.find("://").map_or(0, |at| at + 3);
     let Some((rest, last)) = part.get(start..).and_then(|rest| rest.rsplit_once('/')) else {
         return false;
     };
     names.push(last.into());
-    let length = start.saturating_add(rest.len());
+    let length = start + rest.len();
     part.truncate(length);
     true
 }

@@ -46,7 +46,7 @@ impl Cipher {
         };
         let start = out.len();
         out.extend_from_slice(part.stored);
-        let text = out.get_mut(start..).unwrap_or_default();
+        let text = &mut out[start..];
         let (nonce, tag) = (Nonce::from(*iv), Tag::from(*tag));
         self.0
             .decrypt_inout_detached(&nonce, &[], text.into(), &tag)

@@ -45,7 +45,7 @@ pub(super) fn undo(
     let windows = metadata.u32("number of windows")?;
     metadata.check_count(windows.into(), width + 5, "number of windows")?;
     // A stored value takes at least one byte, an original one at most eight.
-    let most = limit.min((data.len() as u64).saturating_mul(8));
+    let most = limit.min(data.len() as u64 * 8);
     if u64::from(original) > most {
         return Err(Error::limit(format!(
             "the original length is {original} bytes, but {most} at most are possible"
@@ -55,10 +55,7 @@ pub(super) fn undo(
     let mut rest = extend_zeroed(out, original as usize)?;
     for _ in 0..windows {
         let mut offset = [0; 8];
-        let stored = metadata.bytes(width as u64, "window offset")?;
-        if let Some(low) = offset.get_mut(..width) {
-            low.copy_from_slice(stored);
-        }
+        offset[..width].copy_from_slice(metadata.bytes(width as u64, "window offset")?);
         let offset = u64::from_le_bytes(offset);
         let bits = metadata.u8("window bits")?;
         let length = metadata.u32("window length")? as usize;
@@ -117,7 +114,7 @@ fn widen(stored: &[u8], bytes: usize, signed: bool, offset: u64, width: usize, o
         (1, 8) => widen!(u8 => i8 => u64),
         (2, 8) => widen!(u16 => i16 => u64),
         (4, 8) => widen!(u32 => i32 => u64),
-        _ => {}
+        _ => unreachable!("{bytes} bytes are not widened to {width}"),
     }
 }
 

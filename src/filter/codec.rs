@@ -185,7 +185,7 @@ impl Chunk<'_> {
             Source::Stored => self.stored.0,
             _ => &self.scratch.metadata,
         };
-        stream.get(self.consumed..).unwrap_or_default()
+        &stream[self.consumed..]
     }
 
     /// Undoes one filter, into the result if `is_last`, else into the scratch space. The streams before it
@@ -220,7 +220,7 @@ impl Chunk<'_> {
             &mut out,
             &mut offsets,
         );
-        let consumed = stored_metadata.saturating_sub(metadata.remaining());
+        let consumed = stored_metadata - metadata.remaining();
 
         self.offsets = offsets;
         match &outcome {
@@ -230,7 +230,7 @@ impl Chunk<'_> {
                 self.scratch.next_metadata = mem::replace(&mut self.scratch.metadata, metadata_out);
             }
             _ => {
-                self.consumed = self.consumed.saturating_add(consumed);
+                self.consumed += consumed;
                 self.scratch.next_metadata = metadata_out;
             }
         }
@@ -301,8 +301,7 @@ fn undo_stage(
             ..
         } => {
             let datatype = reinterpretation(*reinterpret).unwrap_or(stage.datatype);
-            // A cell that does not fit in memory has no runs either.
-            let cell_size = usize::try_from(codec.cell_size()).unwrap_or(usize::MAX);
+            let cell_size = codec.cell_size() as usize;
             let all = metadata.rest();
             framing::undo(all, data, 0, before, metadata_out, out, |part, out| {
                 let (stored, original) = (part.stored, part.original);

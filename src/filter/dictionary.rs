@@ -83,7 +83,7 @@ fn expand(
             ))
         })?;
         // Cannot reach 2^64: at most 2^32 ids of strings shorter than 2^32.
-        bytes = bytes.saturating_add(string.len() as u64);
+        bytes += string.len() as u64;
     }
     if bytes != header.bytes as u64 {
         return Err(Error::corrupt(format!(
@@ -94,7 +94,7 @@ fn expand(
     reserve(header, out, offsets)?;
     for id in ids {
         offsets.push(out.len() as u64);
-        out.extend_from_slice(find(id).copied().unwrap_or_default());
+        out.extend_from_slice(strings[id as usize]);
     }
     Ok(())
 }

@@ -49,9 +49,7 @@ pub(super) fn decompress(input: &[u8], datatype: Datatype, length: usize, out: &
 
 /// Writes the values to `out`, which has room for exactly the values of `first` and `words`.
 fn integrate<E: Element>(first: &[u8], words: &[[u8; 8]], magnitude: u32, out: &mut [u8]) {
-    let Some((head, rest)) = out.split_at_mut_checked(first.len()) else {
-        return;
-    };
+    let (head, rest) = out.split_at_mut(first.len());
     head.copy_from_slice(first);
     let [v0, v1] = E::split(first).0 else { return };
     let mut value = E::load(v1);
@@ -61,11 +59,13 @@ fn integrate<E: Element>(first: &[u8], words: &[[u8; 8]], magnitude: u32, out: &
     let magnitude = magnitude & 63;
     let unused = 63 - magnitude;
     let mask = (1u64 << magnitude) - 1;
-    let word = |index: usize| words.get(index).map_or(0, |word| u64::from_le_bytes(*word));
+    // The last bits may end with the last word.
+    let next = |index: usize| words.get(index + 1).map_or(0, |word| u64::from_le_bytes(*word));
     let mut bit = 0usize;
     for out in E::split_mut(rest).0 {
         let (index, shift) = (bit / 64, bit % 64);
-        let bits = (word(index) << shift) | (word(index + 1) >> 1 >> (63 - shift));
+        let word = u64::from_le_bytes(words[index]);
+        let bits = (word << shift) | (next(index) >> 1 >> (63 - shift));
         let bits = bits >> unused;
         let sign = 0u64.wrapping_sub(bits >> magnitude);
         let difference = ((bits & mask) ^ sign).wrapping_sub(sign);

@@ -134,7 +134,7 @@ pub(super) fn extend_zeroed(out: &mut Vec<u8>, length: usize) -> Result<&mut [u8
     let start = out.len();
     reserve(out, length)?;
     out.resize(start + length, 0);
-    Ok(out.get_mut(start..).unwrap_or_default())
+    Ok(&mut out[start..])
 }
 
 /// The first allocation for output of `declared` bytes decoded from `input` bytes: all of a small length, and

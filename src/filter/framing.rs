@@ -68,7 +68,7 @@ pub(super) fn undo<'a>(
         let extra = table.bytes(extra as u64, "part")?;
         let stored = next_part(&mut rest, index, stored)?;
         let before = out.len();
-        if (before as u64).saturating_add(original as u64) > limit {
+        if before as u64 + original as u64 > limit {
             return Err(Error::limit(format!(
                 "part {index} decodes to {original} bytes after {before}, but {limit} at most are possible"
             )));
@@ -83,10 +83,10 @@ pub(super) fn undo<'a>(
                 out,
             )?;
         }
-        if out.len().checked_sub(before) != Some(original) {
+        let decoded = out.len() - before;
+        if decoded != original {
             return Err(Error::corrupt(format!(
-                "part {index} decodes to {} bytes, expected {original}",
-                out.len().saturating_sub(before)
+                "part {index} decodes to {decoded} bytes, expected {original}"
             )));
         }
     }

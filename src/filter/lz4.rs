@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Appends the `length` bytes that the block `input` decodes to.
 pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Result<()> {
     // A byte of a block adds at most 255 to a length: do not allocate for a larger length.
-    if length as u64 > (input.len() as u64).saturating_mul(255) {
+    if length as u64 > input.len() as u64 * 255 {
         return Err(Error::corrupt(format!(
             "{} bytes of LZ4 cannot decode to {length} bytes",
             input.len()
@@ -18,7 +18,7 @@ pub(super) fn decompress(input: &[u8], length: usize, out: &mut Vec<u8>) -> Resu
     let start = out.len();
     let produced = lz4_flex::block::decompress_into(input, extend_zeroed(out, length)?)
         .map_err(|e| Error::corrupt(format!("not an LZ4 block: {e}")))?;
-    out.truncate(start.saturating_add(produced));
+    out.truncate(start + produced);
     Ok(())
 }
 

@@ -54,7 +54,7 @@ fn undo_windows<E: Element>(
     let mut rest = out;
     for _ in 0..windows {
         let start = metadata.bytes(E::SIZE as u64, "first value")?;
-        let start = E::split(start).0.first().map(E::load).unwrap_or_default();
+        let start = E::load(&E::split(start).0[0]);
         let length = metadata.u32("window length")?;
         let deltas = input.bytes(length.into(), "window")?;
         let Some((window, after)) = std::mem::take(&mut rest).split_at_mut_checked(deltas.len()) else {

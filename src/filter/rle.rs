@@ -48,10 +48,8 @@ pub(super) fn decompress(input: &[u8], cell_size: usize, length: usize, out: &mu
 /// The cell and the length of a run.
 #[inline(always)]
 fn split(run: &[u8]) -> (&[u8], u16) {
-    match run.split_last_chunk::<RUN_LENGTH_SIZE>() {
-        Some((cell, count)) => (cell, u16::from_be_bytes(*count)),
-        None => (&[], 0),
-    }
+    let (cell, count) = run.split_last_chunk().expect("a run has a length");
+    (cell, u16::from_be_bytes(*count))
 }
 
 /// Cells written at once for a short run.
@@ -62,9 +60,7 @@ fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
     let mut rest = E::split_mut(out).0;
     for run in input.chunks_exact(E::SIZE + RUN_LENGTH_SIZE) {
         let (cell, count) = split(run);
-        let Some(cell) = E::split(cell).0.first() else {
-            return;
-        };
+        let cell = &E::split(cell).0[0];
         let count = usize::from(count);
         // Writing MAX_SHORT_RUN cells for a shorter run costs less than a loop. The next run overwrites the
         // rest.
@@ -75,9 +71,7 @@ fn expand<E: Element>(input: &[u8], out: &mut [u8]) {
             }
             _ => false,
         };
-        let Some((cells, after)) = std::mem::take(&mut rest).split_at_mut_checked(count) else {
-            return;
-        };
+        let (cells, after) = std::mem::take(&mut rest).split_at_mut(count);
         if !short {
             cells.fill(*cell);
         }
@@ -90,10 +84,8 @@ fn expand_any(input: &[u8], pair: usize, out: &mut [u8]) {
     let mut rest = out;
     for run in input.chunks_exact(pair) {
         let (cell, count) = split(run);
-        let length = cell.len().saturating_mul(count.into());
-        let Some((cells, after)) = std::mem::take(&mut rest).split_at_mut_checked(length) else {
-            return;
-        };
+        let length = cell.len() * usize::from(count);
+        let (cells, after) = std::mem::take(&mut rest).split_at_mut(length);
         for out in cells.chunks_exact_mut(cell.len()) {
             out.copy_from_slice(cell);
         }

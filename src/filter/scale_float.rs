@@ -52,8 +52,8 @@ pub(super) fn undo(
                 part.len()
             )));
         }
-        let length = (part.len() / stored).saturating_mul(width);
-        if (out.len() as u64).saturating_add(length as u64) > limit {
+        let length = part.len() / stored * width;
+        if out.len() as u64 + length as u64 > limit {
             return Err(Error::limit(format!(
                 "{length} bytes of floats after {} are more than the {limit} possible",
                 out.len()

@@ -29,15 +29,12 @@ pub(super) fn decode<S: Stream>(
     let mut room = first_room(length, input.len());
     loop {
         // One byte more than wanted: a full vector would hide the end of the stream.
-        reserve(out, room.saturating_add(1))?;
-        let rest = usize::try_from(stream.consumed())
-            .ok()
-            .and_then(|n| input.get(n..))
-            .unwrap_or_default();
+        reserve(out, room + 1)?;
+        let rest = &input[stream.consumed() as usize..];
         let ended = stream
             .step(rest, out)
             .map_err(|e| Error::corrupt(format!("not a {name} stream: {e}")))?;
-        let produced = out.len().saturating_sub(start);
+        let produced = out.len() - start;
         if ended && produced == length {
             break;
         }
@@ -53,7 +50,7 @@ pub(super) fn decode<S: Stream>(
         }
         room = more_room(length, produced);
     }
-    match (input.len() as u64).saturating_sub(stream.consumed()) {
+    match input.len() as u64 - stream.consumed() {
         0 => Ok(()),
         n => Err(Error::corrupt(format!(
             "{n} bytes are left over after the end of the {name} stream"

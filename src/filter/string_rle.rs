@@ -34,7 +34,7 @@ pub(super) fn undo(header: &Header, input: &[u8], out: &mut Vec<u8>, offsets: &m
 fn append(string: &[u8], run: u64, out: &mut Vec<u8>, offsets: &mut Vec<u64>) {
     let start = out.len() as u64;
     offsets.extend((0..run).map(|i| start + i * string.len() as u64));
-    let mut left = usize::try_from(run).unwrap_or(0).saturating_mul(string.len());
+    let mut left = run as usize * string.len();
     if left == 0 {
         return;
     }

@@ -9,15 +9,14 @@ use std::array;
 /// Writes element 0 of each of the `width` planes in `planes`, then element 1 of each, and so on. Elements
 /// are bytes; `width` is 1, 2, 4 or 8; `out` has the length of `planes`, a multiple of `width`.
 pub(super) fn interleave(width: usize, planes: &[u8], out: &mut [u8]) {
-    let elements = planes.len() / width.max(1);
-    if elements == 0 || planes.len() != out.len() {
+    let elements = planes.len() / width;
+    if elements == 0 {
         return;
     }
     match width {
         2 => {
-            if let Some([a, b]) = split(planes, elements) {
-                zip::<1>(a, b, out);
-            }
+            let [a, b] = split(planes, elements);
+            zip::<1>(a, b, out);
         }
         4 => interleave4(planes, elements, out),
         8 => interleave8(planes, elements, out),
@@ -29,9 +28,7 @@ pub(super) fn interleave(width: usize, planes: &[u8], out: &mut [u8]) {
 /// block.
 fn interleave4(planes: &[u8], elements: usize, out: &mut [u8]) {
     const BLOCK: usize = 512;
-    let Some([a, b, c, d]) = split(planes, elements) else {
-        return;
-    };
+    let [a, b, c, d] = split(planes, elements);
     let inputs = a
         .chunks(BLOCK)
         .zip(b.chunks(BLOCK))
@@ -39,9 +36,7 @@ fn interleave4(planes: &[u8], elements: usize, out: &mut [u8]) {
     let mut pairs = [[0; 2 * BLOCK]; 2];
     for (out, ((a, b), (c, d))) in out.chunks_mut(4 * BLOCK).zip(inputs) {
         let [low, high] = &mut pairs;
-        let (Some(low), Some(high)) = (low.get_mut(..2 * a.len()), high.get_mut(..2 * a.len())) else {
-            return;
-        };
+        let (low, high) = (&mut low[..2 * a.len()], &mut high[..2 * a.len()]);
         zip::<1>(a, b, low);
         zip::<1>(c, d, high);
         zip::<2>(low, high, out);
@@ -52,15 +47,13 @@ fn interleave4(planes: &[u8], elements: usize, out: &mut [u8]) {
 /// not vectorise the loop.
 #[inline(never)]
 fn interleave8(planes: &[u8], elements: usize, out: &mut [u8]) {
-    let Some(planes) = split::<8>(planes, elements) else {
-        return;
-    };
+    let planes = split::<8>(planes, elements);
     for (out, words) in out.as_chunks_mut::<64>().0.iter_mut().zip(columns(planes)) {
         store(transpose_bytes(words), out);
     }
     let whole = elements / 8 * 8;
-    let tails = planes.map(|plane| plane.get(whole..).unwrap_or_default());
-    interleave_tail(tails, out.get_mut(8 * whole..).unwrap_or_default());
+    let tails = planes.map(|plane| &plane[whole..]);
+    interleave_tail(tails, &mut out[8 * whole..]);
 }
 
 /// Writes elements of `W` bytes (1 or 2) from `a` and `b` in turn.
@@ -86,7 +79,7 @@ fn zip<const W: usize>(a: &[u8], b: &[u8], out: &mut [u8]) {
 /// Interleaves the last bytes, fewer than eight of each plane.
 fn interleave_tail(planes: [&[u8]; 8], out: &mut [u8]) {
     for (i, out) in out.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-        *out = planes.map(|plane| plane.get(i).copied().unwrap_or_default());
+        *out = planes.map(|plane| plane[i]);
     }
 }
 
@@ -94,24 +87,20 @@ fn interleave_tail(planes: [&[u8]; 8], out: &mut [u8]) {
 /// each byte, starting at the lowest bit of a row's byte. `out` has the length of `rows`, a multiple of 8.
 pub(super) fn gather_bits(rows: &[u8], out: &mut [u8]) {
     let length = rows.len() / 8;
-    if length == 0 || rows.len() != out.len() {
+    if length == 0 {
         return;
     }
-    let Some(rows) = split::<8>(rows, length) else {
-        return;
-    };
+    let rows = split::<8>(rows, length);
     for (out, words) in out.as_chunks_mut::<64>().0.iter_mut().zip(columns(rows)) {
         store(transpose_bytes(transpose_bits(words)), out);
     }
     let whole = length / 8 * 8;
     let mut tail = [0; 64];
-    let Some(out) = out.get_mut(8 * whole..) else {
-        return;
-    };
+    let out = &mut out[8 * whole..];
     let mut words = [0; 8];
     for (word, row) in words.iter_mut().zip(rows) {
         let mut bytes = [0; 8];
-        for (byte, stored) in bytes.iter_mut().zip(row.get(whole..).unwrap_or_default()) {
+        for (byte, stored) in bytes.iter_mut().zip(&row[whole..]) {
             *byte = *stored;
         }
         *word = u64::from_le_bytes(bytes);
@@ -122,15 +111,10 @@ pub(super) fn gather_bits(rows: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The first `N` runs of `length` bytes in `bytes`; None if there are fewer.
+/// The first `N` runs of `length` bytes in `bytes`.
 #[inline(always)]
-fn split<const N: usize>(bytes: &[u8], length: usize) -> Option<[&[u8]; N]> {
-    let mut runs = bytes.chunks_exact(length);
-    let mut out = [&[][..]; N];
-    for run in &mut out {
-        *run = runs.next()?;
-    }
-    Some(out)
+fn split<const N: usize>(bytes: &[u8], length: usize) -> [&[u8]; N] {
+    array::from_fn(|i| &bytes[i * length..(i + 1) * length])
 }
 
 /// The first eight bytes of each plane as words, then the next eight, and so on, without incomplete words.

@@ -47,7 +47,7 @@ pub(super) fn undo(
                 "{rows} rows of {row} bytes are not an image of {depth} bytes per pixel"
             )));
         }
-        if (out.len() as u64).saturating_add(length as u64) > limit {
+        if out.len() as u64 + length as u64 > limit {
             return Err(Error::limit(format!(
                 "an image of {length} bytes after {} bytes exceeds the {limit} possible",
                 out.len()
@@ -118,7 +118,7 @@ fn decode(file: &[u8], format: WebpFormat, pixels: usize, out: &mut Vec<u8>) -> 
     let failed = |e| Error::corrupt(format!("not a WebP image: {e}"));
     let mut decoder = WebPDecoder::new(std::io::Cursor::new(file)).map_err(failed)?;
     let has_alpha = decoder.has_alpha();
-    let length = pixels.saturating_mul(if has_alpha { 4 } else { 3 });
+    let length = pixels * if has_alpha { 4 } else { 3 };
     if decoder.output_buffer_size() != Some(length) {
         return Err(Error::corrupt(format!(
             "the WebP image decodes to {:?} pixels, expected {pixels}",
@@ -154,9 +154,7 @@ fn rearrange(
 ) -> Result<()> {
     match format {
         WebpFormat::Rgba | WebpFormat::Bgra => {
-            let out = extend_zeroed(out, count.saturating_mul(4))?
-                .as_chunks_mut::<4>()
-                .0;
+            let out = extend_zeroed(out, count * 4)?.as_chunks_mut::<4>().0;
             for (out, [r, g, b, a]) in out.iter_mut().zip(pixels) {
                 *out = if format == WebpFormat::Rgba {
                     [r, g, b, a]
@@ -166,9 +164,7 @@ fn rearrange(
             }
         }
         _ => {
-            let out = extend_zeroed(out, count.saturating_mul(3))?
-                .as_chunks_mut::<3>()
-                .0;
+            let out = extend_zeroed(out, count * 3)?.as_chunks_mut::<3>().0;
             for (out, [r, g, b, _]) in out.iter_mut().zip(pixels) {
                 *out = if format == WebpFormat::Rgb {
                     [r, g, b]

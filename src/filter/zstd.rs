@@ -43,7 +43,7 @@ fn run(context: &mut DCtx<'_>, input: &[u8], length: usize, out: &mut Vec<u8>) -
         match context.decompress(out, input) {
             Ok(_) => return Ok(()),
             Err(code) if room < length && zstd_safe::get_error_name(code) == TOO_SMALL => {
-                room = room.saturating_add(more_room(length, room));
+                room += more_room(length, room);
             }
             Err(code) => {
                 return Err(Error::corrupt(format!(

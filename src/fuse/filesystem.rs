@@ -504,7 +504,7 @@ impl FileSystem {
         scratch: &'s mut Vec<u8>,
     ) -> Result<crate::tree::ReadBytes<'s>, Errno> {
         let range = clamp(handle.open.len(), offset, size as usize);
-        let wanted = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| Errno::EINVAL)?;
+        let wanted = (range.end - range.start) as usize;
         if wanted == 0 {
             return Ok(crate::tree::ReadBytes::Scratch(&[]));
         }
@@ -563,7 +563,7 @@ impl FileSystem {
         for position in offset.. {
             let entry = match position {
                 0 | 1 => None,
-                _ => match listing.get(position.saturating_sub(2)) {
+                _ => match listing.get(position - 2) {
                     Some(entry) => Some(entry),
                     None => break,
                 },

@@ -86,7 +86,7 @@ fn unescape(field: &[u8]) -> OsString {
         match octal {
             Some(byte) => {
                 out.push(byte);
-                rest = rest.get(4..).unwrap_or(&[]);
+                rest = &rest[4..];
             }
             None => {
                 out.push(*first);

@@ -231,7 +231,7 @@ impl Rendered {
 
 impl Source for Rendered {
     fn len(&self) -> u64 {
-        self.lengths.ends.last().copied().unwrap_or(0)
+        self.lengths.total()
     }
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {

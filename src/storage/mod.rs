@@ -255,8 +255,8 @@ fn local_inside(root: &Path, uri: &[u8]) -> Option<PathBuf> {
 
 /// Joins two paths with one allocation, because this runs for every file that is looked up.
 pub fn join(base: &Path, rest: &Path) -> PathBuf {
-    let length = base.as_os_str().len().saturating_add(rest.as_os_str().len());
-    let mut joined = PathBuf::with_capacity(length.saturating_add(1));
+    let length = base.as_os_str().len() + rest.as_os_str().len();
+    let mut joined = PathBuf::with_capacity(length + 1);
     joined.push(base);
     joined.push(rest);
     joined

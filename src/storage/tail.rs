@@ -18,7 +18,7 @@ impl Tail<'_> {
     pub fn new<'a>(blob: &'a dyn Blob, room: &'a mut [u8; Tail::SIZE]) -> Result<Tail<'a>> {
         let len = blob.len().min(Self::SIZE as u64);
         let start = blob.len() - len;
-        let bytes = room.get_mut(..len as usize).unwrap_or_default();
+        let bytes = &mut room[..len as usize];
         blob.read_at(start, bytes)?;
         Ok(Tail { blob, start, bytes })
     }

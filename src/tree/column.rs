@@ -10,7 +10,7 @@ use crate::array::column::{Column, Content};
 use crate::array::field::Role;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::datatype::CellValNum;
 use crate::layout::FileLayout;
 use crate::names;
@@ -210,8 +210,9 @@ impl ColumnFile {
 impl File for ColumnFile {
     fn stat(&self) -> Result<Stat> {
         let len = self.column.len(self.content, self.tile)?;
+        let whole = len.checked_add(self.header(len).len() as u64);
         Ok(Stat {
-            len: len.saturating_add(self.header(len).len() as u64),
+            len: whole.ok_or_else(|| Error::limit("the file would have more than 2^64 bytes").at(0))?,
             version: 0,
         })
     }

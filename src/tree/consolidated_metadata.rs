@@ -94,11 +94,11 @@ impl FooterSource for Footers {
         let gone = || Error::internal(format!("footer {index} of file {file}"));
         let (body, footers) = self.files.get(file).and_then(Option::as_ref).ok_or_else(gone)?;
         let footer = footers.get(index).ok_or_else(gone)?;
-        let end = match index.checked_add(1).and_then(|next| footers.get(next)) {
+        let end = match footers.get(index + 1) {
             Some(next) => next.offset,
             None => body.size()?,
         };
-        let size = end.saturating_sub(footer.offset);
+        let size = end - footer.offset;
         if size > MAX_VALUE {
             return Err(
                 Error::limit(format!("the footer takes {size} bytes, more than allowed")).at(footer.offset),

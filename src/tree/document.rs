@@ -184,7 +184,7 @@ where
             None => self.make(None)?.1,
         };
         Ok(Stat {
-            len: lengths.ends.last().copied().unwrap_or(0),
+            len: lengths.total(),
             version: if self.is_stateless() { 0 } else { lengths.version },
         })
     }

@@ -133,10 +133,12 @@ impl TileLists for Lists {
     }
 
     fn place(&self, field: &StoredField, list: TileListKey, error: Error) -> Error {
-        let offset = self.info.list_offset(list, field.slot);
+        let error = match self.info.list_offset(list, field.slot) {
+            Some(offset) => error.at(offset),
+            None => error,
+        };
         error
             .in_part(list.name())
-            .at(offset.unwrap_or(0))
             .in_part(format_args!("lists of field `{}`", field.key))
             .in_file(self.blob.display())
     }

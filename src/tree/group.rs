@@ -56,7 +56,7 @@ impl Names for GroupDirectory {
         Ok(match index {
             0 => Some(self.details()),
             1 => Some(self.metadata()),
-            _ => self.member(members, index.saturating_sub(DOCUMENTS.len())),
+            _ => self.member(members, index - DOCUMENTS.len()),
         })
     }
 

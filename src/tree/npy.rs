@@ -65,7 +65,7 @@ pub fn data_type(datatype: Datatype, cell_val_num: CellValNum, data_len: u64) ->
         CellValNum::Fixed(n) => u64::from(n),
         CellValNum::Var => 1,
     };
-    let cell_size = values.saturating_mul(size).max(1);
+    let cell_size = values * size;
     if !data_len.is_multiple_of(cell_size) {
         return ("|u1".to_owned(), vec![data_len]);
     }

@@ -394,7 +394,7 @@ impl File for ColumnFile {
         let view = self.shown.view()?;
         let (header, _, len) = self.parts(&view)?;
         Ok(Stat {
-            len: len.saturating_add(header.len() as u64),
+            len: len + header.len() as u64,
             version: view.state(),
         })
     }

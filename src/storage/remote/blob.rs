@@ -285,10 +285,10 @@ impl RemoteFile {
         let (disk, etag, url) = (disk.clone(), etag.clone(), self.url.clone());
         let (bytes, len) = (bytes.clone(), self.listed.len);
         tokio::task::spawn_blocking(move || {
-            let end = start.saturating_add(bytes.len() as u64);
+            let end = start + bytes.len() as u64;
             for part in start.div_ceil(PART)..end.div_ceil(PART) {
                 let whole = part * PART..(part + 1).saturating_mul(PART).min(len);
-                let place = (whole.start - start) as usize..(whole.end.saturating_sub(start)) as usize;
+                let place = (whole.start - start) as usize..(whole.end - start) as usize;
                 if let Some(bytes) = bytes.get(place) {
                     let key = PartKey {
                         url: &url,
@@ -370,18 +370,12 @@ impl RemoteFile {
                 Err(e) if is_of_others(&e) => continue,
                 result => result?,
             };
-            let from = usize::try_from(at - start).unwrap_or(usize::MAX);
-            let have = bytes.get(from..).unwrap_or_default();
-            let place = usize::try_from(at - offset).unwrap_or(usize::MAX);
-            let room = out.get_mut(place..).unwrap_or_default();
+            let have = bytes.get((at - start) as usize..).filter(|have| !have.is_empty());
+            let have = have.ok_or_else(|| Error::internal("a fetched piece is shorter than it should be"))?;
+            let room = &mut out[(at - offset) as usize..];
             let count = have.len().min(room.len());
-            if let (Some(to), Some(have)) = (room.get_mut(..count), have.get(..count)) {
-                to.copy_from_slice(have);
-            }
-            if count == 0 {
-                return Err(Error::internal("a fetched piece is shorter than it should be"));
-            }
-            at = at.saturating_add(count as u64);
+            room[..count].copy_from_slice(&have[..count]);
+            at += count as u64;
             self.note(start, at);
         }
         Ok(())

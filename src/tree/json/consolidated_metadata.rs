@@ -121,7 +121,7 @@ impl Parts for Document {
             render::write_value(out, &file.fragments.as_ref().err().cloned().into(), 2);
             line(out, 1);
             out.push(b'}');
-            if part.saturating_add(1) == self.files.len() {
+            if part + 1 == self.files.len() {
                 out.extend_from_slice(b"\n]\n");
             }
         }

@@ -40,8 +40,8 @@ enum Positions {
 impl ValueList {
     /// Consecutive fixed-size cells in `data`. Bytes at the end that are less than a cell are hexadecimal.
     pub fn fixed(datatype: Datatype, values: u32, data: Range<u64>) -> Result<ValueList> {
-        let size = data.end.saturating_sub(data.start);
-        let stride = u64::from(values).saturating_mul(datatype.size() as u64).max(1);
+        let size = data.end - data.start;
+        let stride = u64::from(values) * datatype.size() as u64;
         check_value(stride.min(size))?;
         let atoms = matches!(datatype.kind(), Kind::Text | Kind::Bytes) || values <= 2;
         Ok(ValueList {
@@ -89,12 +89,12 @@ impl ValueList {
         let mut index = 0u64;
         self.each_length(body, |length| {
             if length.is_none() {
-                let size = self.data.end.saturating_sub(self.data.start);
+                let size = self.data.end - self.data.start;
                 return Err(Error::corrupt(format!(
                     "the offsets of value {index} are not ascending, or exceed the {size} bytes of values"
                 )));
             }
-            index = index.saturating_add(1);
+            index += 1;
             Ok(())
         })
     }
@@ -128,7 +128,7 @@ impl ValueList {
                 if index > 0 {
                     out.push(b',');
                 }
-                line(out, depth.saturating_add(1));
+                line(out, depth + 1);
             }
         };
         match self.positions {
@@ -165,7 +165,7 @@ impl ValueList {
             let end = items.end.min(at.saturating_add(step));
             bytes.clear();
             body.read(place(at)..place(end), &mut bytes)?;
-            let cells = bytes.chunks(usize::try_from(stride).unwrap_or(usize::MAX));
+            let cells = bytes.chunks(stride as usize);
             for (index, cell) in (at..end).zip(cells) {
                 before(index, out);
                 value::write_cell(out, self.datatype, self.cells, cell);
@@ -191,7 +191,7 @@ impl ValueList {
                 out.extend_from_slice(b"null");
                 return Ok(());
             };
-            check_value(part.end.saturating_sub(part.start))?;
+            check_value(part.end - part.start)?;
             if part.start < held.start || part.end > held.end {
                 // The values that follow are read along, as far as they are wanted.
                 let ahead = part.start.saturating_add(STEP).min(end_of_known);
@@ -199,9 +199,8 @@ impl ValueList {
                 bytes.clear();
                 body.read(held.clone(), &mut bytes)?;
             }
-            let from = part.start.saturating_sub(held.start) as usize;
-            let to = part.end.saturating_sub(held.start) as usize;
-            value::write_cell(out, self.datatype, self.cells, bytes.get(from..to).unwrap_or(&[]));
+            let cell = &bytes[(part.start - held.start) as usize..(part.end - held.start) as usize];
+            value::write_cell(out, self.datatype, self.cells, cell);
             Ok(())
         })
     }
@@ -212,7 +211,7 @@ impl ValueList {
             return Ok(());
         };
         self.each(body, starts, 0..self.count, |_, part, _| {
-            visit(part.map(|part| part.end.saturating_sub(part.start)))
+            visit(part.map(|part| part.end - part.start))
         })
     }
 
@@ -225,18 +224,13 @@ impl ValueList {
         items: Range<u64>,
         mut visit: impl FnMut(u64, Option<Range<u64>>, u64) -> Result<()>,
     ) -> Result<()> {
-        let size = self.data.end.saturating_sub(self.data.start);
+        let size = self.data.end - self.data.start;
         let mut scratch = Vec::new();
         let mut at = items.start;
         while at < items.end {
             let end = items.end.min(at.saturating_add(STARTS));
             // An item ends where the next one starts, so one more offset is read.
-            let known = u64_items(
-                body,
-                starts,
-                at..end.saturating_add(1).min(self.count),
-                &mut scratch,
-            )?;
+            let known = u64_items(body, starts, at..(end + 1).min(self.count), &mut scratch)?;
             let ends = known.iter().skip(1).copied().chain([size]);
             let last = if end < self.count {
                 known.last().copied().unwrap_or(size).min(size)
@@ -244,9 +238,9 @@ impl ValueList {
                 size
             };
             for ((index, &start), end) in (at..end).zip(&known).zip(ends) {
-                let part = (start <= end && end <= size)
-                    .then(|| self.data.start.saturating_add(start)..self.data.start.saturating_add(end));
-                visit(index, part, self.data.start.saturating_add(last))?;
+                let part =
+                    (start <= end && end <= size).then(|| self.data.start + start..self.data.start + end);
+                visit(index, part, self.data.start + last)?;
             }
             at = end;
         }

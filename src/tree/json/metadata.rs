@@ -55,7 +55,7 @@ impl Pairs {
     /// take too much memory.
     pub fn replay(&mut self, body: &dyn Body) -> Result<()> {
         each_record(body, |record| self.record(record))?;
-        self.files = self.files.saturating_add(1);
+        self.files += 1;
         Ok(())
     }
 
@@ -119,7 +119,7 @@ enum Shown {
 
 impl Shown {
     fn find(place: &LocatedValue, body: Option<&dyn Body>, cutter: &mut Cutter) -> Result<Shown> {
-        let size = place.data.end.saturating_sub(place.data.start);
+        let size = place.data.end - place.data.start;
         let kind = place.datatype.kind();
         let cells = match kind {
             Kind::Text => CellValNum::Var,
@@ -209,7 +209,7 @@ impl Parts for Document {
         }
         if items.end >= shown.count() {
             out.extend_from_slice(b"\n  }");
-            if part.saturating_add(1) == self.pairs.len() {
+            if part + 1 == self.pairs.len() {
                 out.extend_from_slice(b"\n}\n");
             }
         }

@@ -28,8 +28,8 @@ pub fn rtree_segments(
         let mut at = 0;
         while at < level.len() {
             let next = at.saturating_add(level.step()).min(level.len());
-            let bytes = level.bytes_before(next).saturating_sub(level.bytes_before(at));
-            let boxes = next.saturating_sub(at).max(1);
+            let bytes = level.bytes_before(next) - level.bytes_before(at);
+            let boxes = next - at;
             cutter.items(boxes, (bytes / boxes).saturating_mul(2).saturating_add(16))?;
             at = next;
         }
@@ -81,7 +81,7 @@ impl Parts for RTreeParts {
                 out.push(b']');
             }
         }
-        if part.saturating_add(1) >= self.levels.len() && items.end >= count {
+        if part + 1 >= self.levels.len() && items.end >= count {
             if !self.levels.is_empty() {
                 line(out, 1);
             }

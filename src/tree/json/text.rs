@@ -32,11 +32,7 @@ impl LongString {
 
     /// Number of items; at least 1.
     pub fn count(&self) -> u64 {
-        self.data
-            .end
-            .saturating_sub(self.data.start)
-            .div_ceil(BLOCK)
-            .max(1)
+        (self.data.end - self.data.start).div_ceil(BLOCK).max(1)
     }
 
     /// Passes the approximate lengths of the items to `cutter`.
@@ -52,7 +48,7 @@ impl LongString {
         }
         let mut bytes = Vec::new();
         for item in items.clone() {
-            let start = self.data.start.saturating_add(item.saturating_mul(BLOCK));
+            let start = self.data.start + item * BLOCK;
             let end = start.saturating_add(BLOCK).min(self.data.end);
             bytes.clear();
             if !self.text {
@@ -68,11 +64,11 @@ impl LongString {
                 0 => 0,
                 _ => bytes.iter().take_while(|byte| continues(byte)).count(),
             };
-            let length = end.saturating_sub(start) as usize;
-            let more = bytes.get(length..).unwrap_or_default();
-            let to = length.saturating_add(more.iter().take_while(|byte| continues(byte)).count());
-            let part = bytes.get(from..to).unwrap_or_default();
-            let part = from_utf8(part).map_err(|_| Error::corrupt("the text changed while it was read"))?;
+            let length = (end - start) as usize;
+            let more = bytes[length..].iter();
+            let to = length + more.take_while(|byte| continues(byte)).count();
+            let part = from_utf8(&bytes[from..to])
+                .map_err(|_| Error::corrupt("the text changed while it was read"))?;
             let quote = out.len();
             render::write_string(out, part);
             out.pop();

@@ -86,7 +86,7 @@ pub trait TileLists: Send + Sync {
 /// The document of the lists of `fields`.
 pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static) -> Result<Segments> {
     let mut cutter = Cutter::new();
-    let mut found = Vec::with_capacity(fields.len().saturating_mul(TileListKey::ALL.len()));
+    let mut found = Vec::with_capacity(fields.len() * TileListKey::ALL.len());
     for field in &fields {
         for list in TileListKey::ALL {
             cutter.part();
@@ -134,7 +134,7 @@ impl Parts for TileParts {
             out.push(if of_field == 0 { b'{' } else { b',' });
             render::key(out, list.key(), 2);
         }
-        let shown = self.found.get(part).and_then(Option::as_ref);
+        let shown = self.found[part].as_ref();
         let count = shown.map_or(0, |shown| shown.count());
         match shown.zip(self.lists.body(field, list)) {
             None => out.extend_from_slice(b"null"),
@@ -142,9 +142,9 @@ impl Parts for TileParts {
                 .write(&*body, items.clone(), 2, out)
                 .map_err(|e| self.lists.place(field, list, e))?,
         }
-        if items.end >= count && of_field.saturating_add(1) == TileListKey::ALL.len() {
+        if items.end >= count && of_field + 1 == TileListKey::ALL.len() {
             out.extend_from_slice(b"\n  }");
-            if number.saturating_add(1) == self.fields.len() {
+            if number + 1 == self.fields.len() {
                 out.extend_from_slice(b"\n}\n");
             }
         }
@@ -157,7 +157,7 @@ fn find_numbers(datatype: Datatype, body: &dyn Body) -> Result<ValueList> {
     let mut c = BodyCursor::new(body)?;
     let count = c.u64("count")?;
     c.check_count(count, 8, "values")?;
-    let values = c.skip(count.saturating_mul(8), "values")?;
+    let values = c.skip(count * 8, "values")?;
     c.finish()?;
     ValueList::fixed(datatype, 1, values)
 }
@@ -176,7 +176,7 @@ fn find_bounds(field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>
     Ok(Some(match field.cell_val_num {
         CellValNum::Fixed(n) => ValueList::fixed(field.datatype, n, fixed)?,
         CellValNum::Var => {
-            let count = fixed.end.saturating_sub(fixed.start) / 8;
+            let count = (fixed.end - fixed.start) / 8;
             ValueList::var(body, field.datatype, fixed.start, count, var)?
         }
     }))

@@ -144,9 +144,9 @@ pub fn write_digits(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn digits(bytes: &[u8]) -> String {
-    let mut digits = Vec::with_capacity(bytes.len().saturating_mul(2));
+    let mut digits = Vec::with_capacity(2 * bytes.len());
     write_digits(&mut digits, bytes);
-    String::from_utf8(digits).unwrap_or_default()
+    String::from_utf8(digits).expect("digits are ASCII")
 }
 
 /// Splits `data`: part `i` starts at byte `starts[i]` and ends where the next one starts. The last part ends

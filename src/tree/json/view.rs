@@ -68,7 +68,7 @@ pub fn view_json(view: &View, options: &Options) -> Vec<u8> {
     let mut text = render(&document(view, &known(view, options)));
     let longest = render(&document(view, &longest(view))).len();
     text.pop();
-    text.resize(longest.saturating_sub(1).max(text.len()), b' ');
+    text.resize((longest - 1).max(text.len()), b' ');
     text.push(b'\n');
     text
 }
