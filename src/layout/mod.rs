@@ -129,7 +129,8 @@ impl FileLayout {
         let mut position = range.start;
         while position < range.end {
             let (part, end) = (&self.parts[index], self.ends[index]);
-            let start = end - part.len();
+            let start = if index == 0 { 0 } else { self.ends[index - 1] };
+            assert_eq!(end - start, part.len(), "part {index} of a file lies elsewhere");
             let to = range.end.min(end);
             if position < to {
                 let wanted = position - start..to - start;
@@ -199,6 +200,32 @@ mod tests {
         let mut scratch = Vec::new();
         let mut sink = Sink::new(&mut scratch, crate::array::cache::Keep::Passing);
         assert!(sink.shared(Arc::new(vec![1, 2]), 1..3).is_err());
+    }
+
+    #[test]
+    fn a_part_at_a_wrong_place_never_gives_other_bytes() {
+        let texts: [&[u8]; 3] = [b"head", b"a longer part", b"tail"];
+        let (whole, mut failures) = (texts.concat(), 0);
+        for (part, wrong) in (0..2).flat_map(|part| (0..24).map(move |end| (part, end))) {
+            let parts = texts.map(|text| Box::new(text.to_vec()) as Box<dyn Source>);
+            let mut layout = FileLayout::new(0, parts.into()).unwrap();
+            layout.ends[part] = wrong;
+            for range in [0..4, 0..21, 2..6, 4..17, 16..18, 17..21] {
+                let read = || {
+                    layout
+                        .read(range.clone(), &mut Vec::new())
+                        .map(|bytes| bytes.to_vec())
+                };
+                match std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)) {
+                    Ok(Ok(found)) => {
+                        let expected = &whole[range.start as usize..range.end as usize];
+                        assert!(found == expected, "{range:?} if part {part} ends at {wrong}");
+                    }
+                    _ => failures += 1,
+                }
+            }
+        }
+        assert!(failures > 100, "{failures}");
     }
 
     #[test]

@@ -74,6 +74,12 @@ pub(super) struct Batch<K> {
     sorted: Vec<u64>,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// For tests: the turn of each batch with this number becomes that of this member.
+    pub(super) static WRONG_TURN: std::cell::Cell<Option<(usize, u32)>> = const { std::cell::Cell::new(None) };
+}
+
 impl Turn {
     const SAME_PLACE: u32 = 1 << 31;
 
@@ -129,6 +135,12 @@ impl<K: SortKey> Batch<K> {
         self.details.clear();
         if self.fill_words(rules, runs, ranks).is_none() {
             self.fill_candidates(rules, runs, timed);
+        }
+        #[cfg(test)]
+        if let Some((number, member)) = WRONG_TURN.get()
+            && let Some(turn) = self.turns.get_mut(number)
+        {
+            *turn = Turn::new(member, turn.is_at_same_place());
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::super::testing::{Numbers, UUID, generic, open, read};
 use super::super::{DimRange, View};
+use super::batch::WRONG_TURN;
 use crate::array::column::Content;
 use crate::array::time::TimeRange;
 use crate::storage::MemoryStorage;
@@ -241,6 +242,66 @@ fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
         let written: Vec<Written> = (0..2 + seed % 4).map(&mut written).collect();
         compare(&mut numbers, &design, &written, seed);
     }
+}
+
+/// A batch whose turns are those of other members is an error or a panic.
+#[test]
+fn a_wrong_turn_never_gives_other_cells() {
+    let dimension = Dimension {
+        datatype: INT32,
+        domain: Some((Int(0), Int(100))),
+        extent: Some(Int(10)),
+    };
+    let mut failures = 0;
+    for (duplicates, number, member) in [false, true]
+        .into_iter()
+        .flat_map(|d| (0..16).flat_map(move |n| (0..4).map(move |m| (d, n, m))))
+    {
+        let design = Design {
+            dimensions: vec![dimension.clone()],
+            duplicates,
+            tile_order: 0,
+            cell_order: 0,
+            capacity: 4,
+        };
+        let mut storage = MemoryStorage::default();
+        let schema = format!("__schema/__1_1_{UUID}");
+        storage.insert(Path::new(&schema), generic(&design.bytes()));
+        for own in 0..3 {
+            let cell = |place: i32| Cell {
+                place: vec![Int(place)],
+                time: 10,
+                deleted: u64::MAX,
+                numbers: [place as u8; 6],
+                valid: 1,
+                text: Vec::new(),
+            };
+            let written = Written {
+                stamps: (10, 10),
+                name: format!("__10_10_{own:032x}_22"),
+                has_timestamps: false,
+                has_delete_metadata: false,
+                cells: (0..10).map(|i| cell(3 * i + own + 5 * (i % 2))).collect(),
+            };
+            written.write(&mut storage, &design);
+        }
+        let (array, _) = open(&storage);
+        let view = View::new(array, None, None).unwrap();
+        let places = || {
+            let cells = view.open(0)?;
+            let mut scratch = Vec::new();
+            let whole = cells.read(Content::Data, 0..120, &mut scratch)?.to_vec();
+            Ok::<_, crate::error::Error>(whole)
+        };
+        WRONG_TURN.set(Some((number, member)));
+        let wrong = std::panic::catch_unwind(std::panic::AssertUnwindSafe(places));
+        WRONG_TURN.set(None);
+        match wrong {
+            Ok(Ok(found)) => assert!(found == places().unwrap(), "turn {number} of member {member}"),
+            _ => failures += 1,
+        }
+    }
+    assert!(failures > 64, "{failures}");
 }
 
 #[test]
