@@ -484,7 +484,7 @@ impl Axis {
                 for (number, ordinal) in tiles.iter_mut().zip(ordinals) {
                     if *ordinal < start || *ordinal - start >= extent {
                         tile = *ordinal / extent;
-                        start = tile * extent;
+                        start = *ordinal - *ordinal % extent;
                     }
                     *number = tile;
                     *ordinal -= start;

@@ -369,11 +369,10 @@ impl Rows<'_> {
 
     /// The stored value of row `row` of these, even if it is null.
     pub fn stored(&self, row: usize) -> &[u8] {
-        let range = match &self.starts {
-            None => row * self.size..(row + 1) * self.size,
-            Some(starts) => starts[row] as usize..starts[row + 1] as usize,
-        };
-        &self.values[range]
+        match &self.starts {
+            None => &self.values[row * self.size..][..self.size],
+            Some(starts) => &self.values[starts[row] as usize..starts[row + 1] as usize],
+        }
     }
 
     /// The index of the label of row `row`; None if it has none.

@@ -110,16 +110,14 @@ fn wide(datatype: Datatype, cell: &[u8]) -> String {
 fn value(datatype: Datatype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let size = datatype.size();
     let mut wide = [0; 8];
-    match wide.get_mut(..size) {
-        Some(part) if bytes.len() == size => part.copy_from_slice(bytes),
-        _ => {
-            return Err(Error::corrupt(format!(
-                "found {} bytes, but a value of {} has {size}",
-                bytes.len(),
-                datatype.name()
-            )));
-        }
+    if bytes.len() != size {
+        return Err(Error::corrupt(format!(
+            "found {} bytes, but a value of {} has {size}",
+            bytes.len(),
+            datatype.name()
+        )));
     }
+    wide[..size].copy_from_slice(bytes);
     let (number, shift) = (u64::from_le_bytes(wide), 64 - 8 * size as u32);
     let signed = ((number << shift) as i64) >> shift;
     match datatype.kind() {
@@ -213,9 +211,9 @@ fn divided(count: i128, by: i128) -> (i128, u128) {
 /// Appends the last `places` digits of a number.
 fn digits(mut number: u64, places: usize, out: &mut Vec<u8>) {
     let start = out.len();
-    out.resize(start.saturating_add(places), b'0');
-    for digit in out.iter_mut().skip(start).rev() {
-        *digit += (number % 10) as u8;
+    out.resize(start + places, 0);
+    for digit in out[start..].iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
         number /= 10;
     }
 }
