@@ -78,6 +78,11 @@ pub struct MetadataFiles {
 }
 
 impl MetadataFiles {
+    /// The vacuum files in the directory.
+    pub(super) fn vacuums(&self) -> impl Iterator<Item = &Vacuum> {
+        self.vacuums.iter()
+    }
+
     /// The files in force in a range of time, oldest first: those in the range that no vacuum file in the
     /// range lists.
     pub fn at(&self, times: TimeRange) -> impl Iterator<Item = &MetadataFile> {
@@ -200,13 +205,8 @@ impl ArrayListing {
         // The sort is stable: ties keep libtiledb's order, by name, root first.
         fragments.sort_by_key(|entry| entry.fragment.name.timestamps.0);
 
-        let name = |i: &usize| {
-            fragments
-                .get(*i)
-                .map(|fragment: &FragmentEntry| fragment.name.as_str())
-        };
-        let mut by_name: Vec<usize> = (0..fragments.len()).collect();
-        by_name.sort_by_key(name);
+        let by_name = by_name(&fragments);
+        let name = |i: &usize| fragments.get(*i).map(|fragment| fragment.name.as_str());
         let listed = |wanted: &str| by_name.binary_search_by(|i| name(i).cmp(&Some(wanted))).is_ok();
         let missing = committed.without_fragment(listed, |name| expected_until(engine, array, name));
         let mut deletes: Vec<DeleteFile> = commits.iter().filter_map(DeleteFile::of).collect();
@@ -243,6 +243,42 @@ impl ArrayListing {
         })
     }
 
+    /// A listing with this schema, these fragments, oldest first, these deletes, oldest first, and these
+    /// metadata files, oldest first. All are committed, and nothing has replaced them.
+    pub(super) fn of(
+        schema: Option<SchemaFile>,
+        mut fragments: Vec<FragmentEntry>,
+        deletes: Vec<DeleteFile>,
+        metadata: Vec<MetadataFile>,
+    ) -> ArrayListing {
+        for entry in &mut fragments {
+            (entry.uncommitted, entry.vacuums) = (None, Vec::new());
+        }
+        let names = fragments.iter().map(|entry| &entry.fragment.name);
+        let names = names
+            .chain(deletes.iter().map(|file| &file.parsed))
+            .chain(metadata.iter().map(|file| &file.parsed));
+        let schemas = schema.iter().map(|file| file.mtime);
+        let mtime = names.map(|name| name.timestamps.1).chain(schemas).max();
+        ArrayListing {
+            by_name: by_name(&fragments),
+            schemas: schema.into_iter().collect(),
+            fragments,
+            commits: Vec::new(),
+            vacuums: Vec::new(),
+            deletes,
+            metadata: MetadataFiles {
+                files: metadata,
+                vacuums: Vec::new(),
+            },
+            missing: Vec::new(),
+            damage: None,
+            consolidated_metadata: Vec::new(),
+            mtime: mtime.unwrap_or(0),
+            changed: 0,
+        }
+    }
+
     /// The names of the committed fragments in `__fragments`, in byte order, read before that directory is
     /// listed: fragments may be missing there. Skips commit files that cannot be read; [`ArrayListing::read`]
     /// reports them.
@@ -269,9 +305,14 @@ impl ArrayListing {
 
     /// The fragment with the directory name `name`.
     pub fn fragment(&self, name: &str) -> Option<&FragmentEntry> {
+        self.fragments.get(self.position(name)?)
+    }
+
+    /// The index of the fragment with the directory name `name`.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
         let named = |i: &usize| self.fragments.get(*i).map(|fragment| fragment.name.as_str());
         let at = self.by_name.binary_search_by(|i| named(i).cmp(&Some(name)));
-        self.fragments.get(*self.by_name.get(at.ok()?)?)
+        self.by_name.get(at.ok()?).copied()
     }
 
     /// The start and end timestamps in the names of schemas, fragments, deletes and metadata, ascending, each
@@ -299,6 +340,13 @@ impl ArrayListing {
             .rfind(|schema| schema.timestamps.1 <= time)
             .or(self.schemas.first())
     }
+}
+
+/// The indexes of `fragments`, sorted by name.
+fn by_name(fragments: &[FragmentEntry]) -> Vec<usize> {
+    let mut by_name: Vec<usize> = (0..fragments.len()).collect();
+    by_name.sort_by_key(|i| fragments.get(*i).map(|fragment| fragment.name.as_str()));
+    by_name
 }
 
 fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<SchemaFile>> {

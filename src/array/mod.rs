@@ -29,6 +29,7 @@ pub(crate) mod hilbert;
 mod labels;
 pub mod listing;
 pub mod order;
+pub mod pin;
 pub mod pinned;
 pub mod read_bytes;
 mod reopened;
@@ -54,6 +55,7 @@ use crate::filter::EncryptionKey;
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
+use crate::hash::hash;
 use crate::lock::lock;
 use crate::single_flight::SingleFlight;
 use crate::storage::{Blob, join};
@@ -61,17 +63,23 @@ use engine::Engine;
 use fragment::Fragment;
 use generic_body::GenericFile;
 use listing::{ArrayListing, DIRECTORIES, SchemaFile};
+use lru::LruCache;
+use pin::Pins;
 use repeated_footers::RepeatedFooters;
 use revalidated::Revalidated;
 use schemas::{SCHEMA_DIRECTORY, Schemas};
 use snapshot::Snapshot;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use time::{TimeRange, now};
+use time::{TimeRange, When, now};
+
+/// The most states of an array that it knows to have warned about.
+const MAX_WARNED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// An array.
 pub struct Array {
@@ -86,6 +94,10 @@ pub struct Array {
     listed_after: AtomicU64,
     repeated_footers: Arc<RepeatedFooters>,
     latest: Mutex<Option<Arc<Snapshot>>>,
+    /// The states that were found by their pins.
+    pins: Mutex<Pins>,
+    /// The states about which there was a warning last.
+    warned: Mutex<LruCache<u64, ()>>,
     making_latest: SingleFlight,
     /// The arrays of dimension labels that were asked for, by their paths.
     labels: Mutex<HashMap<PathBuf, Arc<Array>>>,
@@ -117,6 +129,8 @@ impl Array {
             listed_after: AtomicU64::new(0),
             repeated_footers: Arc::new(repeated_footers),
             latest: Mutex::default(),
+            pins: Mutex::default(),
+            warned: Mutex::new(LruCache::new(MAX_WARNED)),
             making_latest: SingleFlight::default(),
             labels: Mutex::default(),
         }
@@ -144,16 +158,23 @@ impl Array {
     /// later: a listing cannot know what was written after it. What another machine wrote shows so in `at/`
     /// of its stamp, however old the listings of this mount are.
     fn listing_until(&self, end: u64) -> Result<Arc<ArrayListing>> {
-        /// How often to list: a listing that is under way may have begun too early as well.
-        const TRIES: usize = 3;
         let past = |now: u64| now.checked_sub(end).filter(|age| *age > 0);
         if past(now()).is_none() || self.listed_after.load(Ordering::Acquire) >= end {
             return self.listing();
         }
+        let listing = self.list_begun_since(|| past(now()).map(Duration::from_millis))?;
+        self.listed_after.fetch_max(end, Ordering::AcqRel);
+        Ok(listing)
+    }
+
+    /// A listing that was not begun `age` ago or earlier, as `age` is at each look; whatever listing there is
+    /// if that is None.
+    fn list_begun_since(&self, age: impl Fn() -> Option<Duration>) -> Result<Arc<ArrayListing>> {
+        /// How often to list: a listing that is under way may have begun too early as well.
+        const TRIES: usize = 3;
         self.look_again();
         for _ in 0..TRIES {
-            let Some(age) = past(now()) else { break };
-            let age = Duration::from_millis(age);
+            let Some(age) = age() else { break };
             let storage = &self.engine.storage;
             let old = DIRECTORIES
                 .map(|directory| storage.forget_older(&join(&self.path, Path::new(directory)), age));
@@ -163,14 +184,18 @@ impl Array {
             self.look_again();
             self.listing()?;
         }
-        let listing = self.listing()?;
-        self.listed_after.fetch_max(end, Ordering::AcqRel);
-        Ok(listing)
+        self.listing()
     }
 
     /// Makes the next listing look at the directories, however recent the last one is.
     pub(crate) fn look_again(&self) {
         self.listing.look_again();
+    }
+
+    /// Whether there was no warning about what `snapshot` shows yet. From then on there was.
+    pub(crate) fn warns_first(&self, snapshot: &Snapshot) -> bool {
+        let state = hash(&(snapshot.times, snapshot.digest()));
+        lock(&self.warned).put(state, ()).is_none()
     }
 
     /// A number for the state of the array in `snapshot`; None if the array may have changed since.
@@ -245,6 +270,15 @@ impl Array {
             }
             Ok(snapshot)
         })
+    }
+
+    /// What a reader sees who asks for `when`.
+    pub(crate) fn snapshot_at(&self, when: &When) -> Result<Arc<Snapshot>> {
+        match when {
+            When::Now => self.snapshot(None),
+            When::Within(times) => self.snapshot(Some(*times)),
+            When::Pinned(pinned) => pinned.snapshot(self),
+        }
     }
 
     /// The snapshot, and whether to keep it: not if the schema could not be read and a dense array was

@@ -157,7 +157,7 @@ impl Snapshot {
 /// Whether a reader uses a fragment or vacuum file of this name. In a sparse array, any overlap of the time
 /// ranges is enough from version 15 on, because cells with different timestamps carry their own. Otherwise
 /// the reader's range must contain the file's.
-fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> bool {
+pub(super) fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> bool {
     if sparse && name.name_version >= 15 {
         times.meets(name.timestamps)
     } else {

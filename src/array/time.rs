@@ -1,5 +1,7 @@
 //! TileDB's time in the names of files: milliseconds since the Unix epoch.
 
+use super::pin::Pinned;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The time range of a reader: timestamps from `start` to `end`, inclusive, in milliseconds since the Unix
@@ -37,6 +39,34 @@ impl TimeRange {
     /// Whether an instant is in the range.
     pub fn contains(&self, instant: u64) -> bool {
         self.covers((instant, instant))
+    }
+}
+
+/// What of an array a reader asks for.
+#[derive(Clone)]
+pub enum When {
+    /// Everything up to now.
+    Now,
+    /// A range of time.
+    Within(TimeRange),
+    /// A state that was found by its pin.
+    Pinned(Arc<Pinned>),
+}
+
+impl When {
+    /// The range of time; None for everything up to now.
+    pub fn times(&self) -> Option<TimeRange> {
+        match self {
+            When::Now => None,
+            When::Within(times) => Some(*times),
+            When::Pinned(pinned) => Some(TimeRange::until(pinned.pin.time)),
+        }
+    }
+}
+
+impl From<Option<TimeRange>> for When {
+    fn from(times: Option<TimeRange>) -> When {
+        times.map_or(When::Now, When::Within)
     }
 }
 

@@ -25,6 +25,7 @@ use crate::format::MAX_VERSION;
 use crate::fuse::{SUBTYPE, mountinfo};
 use crate::printable::escape;
 use crate::tree::Options;
+use crate::tree::times::Asked;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -113,8 +114,10 @@ struct TreeArgs {
     #[command(flatten)]
     source: SourceArgs,
     /// Show everything as of TIME: a full or partial time like `2025-02-04T12:30`, or milliseconds since 1970
+    ///
+    /// If SOURCE is an array, TIME may also be a pin, the name of one of its states: `pin` in `view.json`.
     #[arg(long, value_name = "TIME", value_parser = options::parse_time)]
-    at: Option<u64>,
+    at: Option<Asked>,
 }
 
 #[derive(Debug, Args)]

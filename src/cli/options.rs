@@ -1,9 +1,8 @@
 //! Parses arguments with a syntax of their own: sizes, times and key files.
 
 use super::Failure;
-use crate::array::time::TimeRange;
 use crate::filter::EncryptionKey;
-use crate::tree::times;
+use crate::tree::times::{self, Asked};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::File;
@@ -51,11 +50,11 @@ fn parse_size(text: &str) -> Result<u64, String> {
     size.ok_or_else(|| "that is more than 2^64 bytes".to_owned())
 }
 
-/// Parses a time as in `at/`. Returns its end in milliseconds since the Unix epoch; fails for ranges.
-pub fn parse_time(text: &str) -> Result<u64, String> {
-    match times::parse(text)? {
-        TimeRange { start: 0, end } if !text.contains("..") => Ok(end),
-        _ => Err("give one time, not a range".to_owned()),
+/// Parses a time or a pin as in `at/`; fails for ranges.
+pub fn parse_time(text: &str) -> Result<Asked, String> {
+    match times::parse_name(text)? {
+        Asked::Within(_) if text.contains("..") => Err("give one time, not a range".to_owned()),
+        asked => Ok(asked),
     }
 }
 

@@ -15,9 +15,10 @@ use crate::array::Array;
 use crate::array::fragment::{Fragment, Outline};
 use crate::array::hidden::Hidden;
 use crate::array::listing::{ArrayListing, FragmentEntry};
+use crate::array::pin::Pin;
 use crate::array::schemas::LEGACY_SCHEMA;
 use crate::array::tail_prefetch::TailPrefetch;
-use crate::array::time::TimeRange;
+use crate::array::time::When;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
 use crate::hash::hash;
@@ -41,16 +42,31 @@ impl ArrayDirectory {
     pub fn new(context: Arc<Context>, array: Arc<Array>, above: Ancestors) -> Self {
         ArrayDirectory {
             context,
-            moment: Moment { array, times: None },
+            moment: Moment {
+                array,
+                when: When::Now,
+            },
             above,
         }
     }
 
-    /// The directory of the array in a range of time.
-    pub fn at(&self, times: TimeRange) -> ArrayDirectory {
+    /// The directory of the array in a range of time, or in a state.
+    pub fn at(&self, when: When) -> ArrayDirectory {
         let mut past = self.clone();
-        past.moment.times = Some(times);
+        past.moment.when = when;
         past
+    }
+
+    /// The directory of the array in the state called `pin`; see [`Array::pinned`].
+    pub fn pinned(&self, pin: Pin) -> Result<ArrayDirectory> {
+        let pinned = self.array().pinned(pin)?;
+        self.context.keep_pinned(self.array());
+        Ok(self.at(When::Pinned(pinned)))
+    }
+
+    /// Whether it is a directory in `at/`.
+    fn is_in_at(&self) -> bool {
+        !matches!(self.moment.when, When::Now) && self.array().engine.at().is_none()
     }
 
     /// The array.
@@ -76,7 +92,7 @@ impl ArrayDirectory {
         };
         let (of_state, moment) = (self.moment.clone(), self.moment.clone());
         document.node(
-            move || state(&of_state).map(|state| hash(&(of_state.times, state))),
+            move || state(&of_state).map(|state| hash(&(of_state.when.times(), state))),
             move || {
                 content(&moment).or_else(|_| {
                     // The listing may be out of date, and name files that are gone.
@@ -117,7 +133,7 @@ impl ArrayDirectory {
             && self.array().schemas.are_of_predecessor();
         match (of_predecessor, &CHILDREN) {
             (true, [schema, ..]) => std::slice::from_ref(schema),
-            (false, _) if self.moment.times.is_some() => &PAST_CHILDREN,
+            (false, _) if self.is_in_at() => &PAST_CHILDREN,
             (false, all) => all,
         }
     }
@@ -198,7 +214,7 @@ impl Directory for ArrayDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let known = self.children().iter().find(|(known, _)| *known == name);
         // `at/` is not listed by default, so that programs that walk the tree do not visit every past state.
-        if name == AT && self.moment.times.is_none() && self.array().engine.at().is_none() {
+        if name == AT && !self.is_in_at() && self.array().engine.at().is_none() {
             let array = self.clone();
             return Ok(Some(Node::Directory(Arc::new(AtDirectory { array }))));
         }
@@ -211,7 +227,7 @@ impl Directory for ArrayDirectory {
         if !self.lists_data() {
             children.retain(|(name, _)| *name != "data");
         }
-        let past = self.moment.times.is_some() || self.array().engine.at().is_some();
+        let past = self.is_in_at() || self.array().engine.at().is_some();
         if self.context.show_at && !past {
             children.push((AT, NodeType::Directory));
         }
@@ -219,7 +235,7 @@ impl Directory for ArrayDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        match self.moment.times {
+        match self.moment.when.times() {
             Some(times) if times.end < u64::MAX => times.end,
             _ => self.array().listing().map_or(0, |listing| listing.mtime),
         }
@@ -232,7 +248,10 @@ impl Directory for ArrayDirectory {
 
 /// The state from which the array's documents are derived.
 fn state(moment: &Moment) -> Option<u64> {
-    moment.array.state(&*moment.snapshot().ok()?)
+    match &moment.when {
+        When::Pinned(pinned) => Some(hash(&pinned.pin)),
+        _ => moment.array.state(&*moment.snapshot().ok()?),
+    }
 }
 
 fn schema_json(moment: &Moment) -> Result<DocumentContent> {
@@ -361,7 +380,7 @@ impl Names for Labels {
     type From = Schema;
 
     fn from(&self) -> Result<Arc<Schema>> {
-        self.moment.array.latest_schema()
+        self.moment.schema()
     }
 
     fn names(&self, schema: &Schema) -> Vec<String> {
@@ -390,10 +409,14 @@ impl Names for Labels {
             log::warn!("{path}: label {name} is not shown: it is reached through too many symbolic links");
             return Ok(None);
         };
-        Ok(match self.context.object(&at, &above) {
-            Ok(node) => node,
-            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => Some(unreadable(e)),
-            Err(e) => {
+        Ok(match (self.context.object(&at, &above), &self.moment.when) {
+            (Ok(Some(_)), When::Pinned(pinned)) if pinned.has_label(&at) => {
+                let label = ArrayDirectory::new(self.context.clone(), self.context.array(&at), above);
+                Some(Node::Directory(Arc::new(label.at(self.moment.when.clone()))))
+            }
+            (Ok(node), _) => node,
+            (Err(e), _) if matches!(e.kind(), ErrorKind::Io(_)) => Some(unreadable(e)),
+            (Err(e), _) => {
                 log::warn!("{path}: label {name} is not shown: {e}");
                 None
             }
@@ -471,13 +494,15 @@ fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
     let listing = &snapshot.listing;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);
+    // Not a part of a pinned state.
+    let consolidated = (!matches!(moment.when, When::Pinned(_))).then_some(consolidated);
     let entries = listing.fragments.iter().zip(&snapshot.hidden).enumerate();
     let entries: Vec<_> = entries.collect();
     let fragments = listing.fragments.iter().map(|entry| &entry.fragment);
     let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
     let text = json::render_objects(&entries, |(index, (entry, hidden))| {
         tails.reach(*index);
-        let entry = fragment_entry(entry, hidden.as_ref(), &consolidated, &errors);
+        let entry = fragment_entry(entry, hidden.as_ref(), consolidated.as_ref(), &errors);
         json::fragments::entry_json(&entry)
     });
     Ok(DocumentContent::text(text).with_errors(errors))
@@ -486,7 +511,7 @@ fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
 fn fragment_entry(
     entry: &FragmentEntry,
     hidden: Option<&Hidden>,
-    consolidated: &HashSet<Vec<u8>>,
+    consolidated: Option<&HashSet<Vec<u8>>>,
     errors: &AtomicBool,
 ) -> json::fragments::FragmentSummary {
     let name = &entry.fragment.name;
@@ -500,7 +525,7 @@ fn fragment_entry(
         size: None,
         schema_name: None,
         non_empty_domain: None,
-        has_consolidated_metadata: Some(consolidated.contains(entry.name.as_bytes())),
+        has_consolidated_metadata: consolidated.map(|names| names.contains(entry.name.as_bytes())),
         visible: hidden.is_none(),
         reason: hidden.map(Hidden::to_string),
     };

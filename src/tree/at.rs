@@ -1,75 +1,75 @@
-//! `at/`: an array at past times, or in ranges of time.
+//! `at/`: an array at past times, in ranges of time, or in states that have a name.
 //!
-//! `at/latest` is a symbolic link to the newest time up to now: `readlink -f` of a path through it pins one
-//! state, for programs that open many files one after another.
+//! `at/latest` is a symbolic link to the state of now by its pin: `readlink -f` of a path through it pins one
+//! state, for programs that open many files one after another, and on several machines.
 
 use super::array::{AT, ArrayDirectory};
 use super::moment::Moment;
 use super::node::{Directory, Entry, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
-use super::times;
-use crate::array::time::now;
+use super::times::{self, Asked};
+use crate::array::time::{When, now};
 use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-/// The link in `at/` to the newest time.
+/// The link in `at/` to the state of now.
 const LATEST: &str = "latest";
 
-/// `at/`: any time can be looked up; the times of writes are listed.
+/// `at/`: any time and any pin can be looked up; the times of writes are listed.
 pub struct AtDirectory {
     /// The directory of the array now.
     pub array: ArrayDirectory,
 }
 
 impl AtDirectory {
-    /// The link to the newest stamp that is not in the future. Before the first stamp an array is as at time
-    /// 0: empty, with its first schema.
+    /// The link to the state of now. Fails if it is unknown which fragments that has.
     fn latest(&self) -> Result<Node> {
-        let instants = self.array.array().listing()?.instants();
-        let now = now();
-        let newest = instants
-            .into_iter()
-            .filter(|instant| *instant <= now)
-            .fold(0, u64::max);
+        let array = self.array.array();
+        let snapshot = array.snapshot(None)?;
+        snapshot.check_complete(now())?;
+        let pin = array.pin(&snapshot)?;
+        let pin = pin.ok_or_else(|| Error::internal("the present state has no pin"))?;
         Ok(Node::Link(Arc::new(Link {
-            target: OsString::from(times::name(newest)),
-            mtime: newest,
+            target: OsString::from(times::pin_name(pin)),
+            mtime: pin.time,
         })))
     }
 }
 
 impl Directory for AtDirectory {
-    /// `NotFound`, with the reason, if `name` is not a time.
+    /// `NotFound`, with the reason, if `name` is neither a time nor a pin; `Io(ESTALE)` if it is the pin of a
+    /// state that is not there.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         if name == LATEST {
             return self.latest().map(Some);
         }
-        let times = name.to_str().ok_or_else(|| "the time is not UTF-8".to_owned());
-        let times = times.and_then(times::parse).map_err(Error::not_found)?;
-        Ok(Some(Node::Directory(Arc::new(self.array.at(times)))))
+        let name = name.to_str().ok_or_else(|| "the time is not UTF-8".to_owned());
+        let array = match name.and_then(times::parse_name).map_err(Error::not_found)? {
+            Asked::Within(times) => self.array.at(When::Within(times)),
+            Asked::Pin(pin) => self.array.pinned(pin)?,
+        };
+        Ok(Some(Node::Directory(Arc::new(array))))
     }
 
     /// Leaves out the times at which what was consolidated later has been vacuumed.
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let snapshot = self.array.array().snapshot(None)?;
-        let emptied: Vec<(u64, u64)> = snapshot
-            .emptied()
-            .iter()
-            .map(|entry| entry.fragment.name.timestamps)
-            .collect();
-        let entries: Vec<Entry> = snapshot
-            .listing
-            .instants()
-            .into_iter()
-            .filter(|instant| {
-                !emptied
-                    .iter()
-                    .any(|(start, end)| start <= instant && instant < end)
-            })
-            .map(|instant| (OsString::from(times::name(instant)), NodeType::Directory))
-            .collect();
-        Ok(Arc::new(entries))
+        let emptied = snapshot.emptied().into_iter();
+        let mut emptied: Vec<(u64, u64)> = emptied.map(|entry| entry.fragment.name.timestamps).collect();
+        emptied.sort_unstable();
+        // In ascending order of instants: the end of what has begun.
+        let (mut emptied, mut end) = (emptied.into_iter().peekable(), 0);
+        let mut instants = snapshot.listing.instants();
+        instants.retain(|instant| {
+            while let Some((_, other)) = emptied.next_if(|(start, _)| start <= instant) {
+                end = end.max(other);
+            }
+            *instant >= end
+        });
+        let instants = instants.into_iter();
+        let entry = |instant| (OsString::from(times::name(instant)), NodeType::Directory);
+        Ok(Arc::new(instants.map(entry).collect::<Vec<Entry>>()))
     }
 
     fn mtime(&self) -> u64 {
@@ -78,6 +78,7 @@ impl Directory for AtDirectory {
 
     fn origin(&self) -> Origin {
         let array = self.array.array().clone();
-        Origin::InArray(Moment { array, times: None }, AT)
+        let when = When::Now;
+        Origin::InArray(Moment { array, when }, AT)
     }
 }

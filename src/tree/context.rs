@@ -8,14 +8,17 @@ use super::view::Views;
 use crate::array::Array;
 use crate::array::engine::Engine;
 use crate::array::group::OpenGroup;
+use crate::array::pin::Pin;
 use crate::array::source::{ObjectKind, classify};
 use crate::error::{ErrorKind, Result};
 use crate::export;
 use crate::lock::lock;
 use crate::storage::EntryType;
+use lru::LruCache;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::Hash;
+use std::num::NonZeroUsize;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -26,6 +29,10 @@ pub struct Context {
     /// Arrays and groups in use, so that each is opened only once.
     arrays: InUse<PathBuf, Array>,
     groups: InUse<PathBuf, OpenGroup>,
+    /// The arrays of which a state was found by its pin last: they remember it.
+    pinned: Mutex<LruCache<PathBuf, Arc<Array>>>,
+    /// The state in which the source, an array, is shown; None: as of now, or of the engine's time.
+    pin: Option<Pin>,
     /// Views in use.
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
@@ -33,6 +40,9 @@ pub struct Context {
     /// Options of exports.
     pub exports: export::Options,
 }
+
+/// The most arrays that stay in memory because states of them were found by their pins.
+const MAX_PINNED: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 /// The directories from the root to a node, so that cycles of groups or links do not make an endless tree.
 #[derive(Clone, Default)]
@@ -72,11 +82,13 @@ impl Ancestors {
 
 impl Context {
     /// The context of a tree over `engine`, with the fields of these names.
-    pub fn new(engine: Arc<Engine>, show_at: bool, exports: export::Options) -> Self {
+    pub fn new(engine: Arc<Engine>, pin: Option<Pin>, show_at: bool, exports: export::Options) -> Self {
         Context {
             engine,
             arrays: Mutex::default(),
             groups: Mutex::default(),
+            pinned: Mutex::new(LruCache::new(MAX_PINNED)),
+            pin,
             views: Arc::default(),
             show_at,
             exports,
@@ -88,6 +100,12 @@ impl Context {
         let make = || Array::new(self.engine.for_object(), path.to_path_buf());
         let is_good = |array: &Array| !array.engine.is_stale();
         shared_if(&self.arrays, path.to_path_buf(), is_good, make)
+    }
+
+    /// Keeps `array`, which remembers a state that was found by its pin.
+    pub fn keep_pinned(&self, array: &Arc<Array>) {
+        let before = lock(&self.pinned).push(array.path.clone(), array.clone());
+        drop(before);
     }
 
     /// The group at `path`, shared while in use.
@@ -121,12 +139,15 @@ impl Context {
             return Ok(None);
         };
         Ok(Some(match classify(&self.engine, path)? {
-            ObjectKind::Array if self.is_later(path)? => return Ok(None),
-            ObjectKind::Array => Node::Directory(Arc::new(ArrayDirectory::new(
-                self.clone(),
-                self.array(path),
-                above,
-            ))),
+            ObjectKind::Array => {
+                let directory = ArrayDirectory::new(self.clone(), self.array(path), above);
+                let is_source = path.as_os_str().is_empty();
+                Node::Directory(Arc::new(match self.pin.filter(|_| is_source) {
+                    Some(pin) => directory.pinned(pin)?,
+                    None if self.is_later(path)? => return Ok(None),
+                    None => directory,
+                }))
+            }
             ObjectKind::Group => group(self.clone(), self.group(path), above, metadata.mtime),
             ObjectKind::Directory => Node::Directory(Arc::new(PlainDirectory {
                 engine: self.engine.for_object(),

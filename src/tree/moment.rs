@@ -3,25 +3,25 @@
 use crate::array::Array;
 use crate::array::listing::SchemaFile;
 use crate::array::snapshot::Snapshot;
-use crate::array::time::TimeRange;
+use crate::array::time::When;
 use crate::error::Result;
 use crate::format::schema::Schema;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An array and a time range; None is everything up to now.
+/// An array, and what of it is asked for.
 #[derive(Clone)]
 pub struct Moment {
     /// The array.
     pub array: Arc<Array>,
-    /// The range.
-    pub times: Option<TimeRange>,
+    /// The time, or the state.
+    pub when: When,
 }
 
 impl Moment {
     /// The fragments and files that a reader sees.
     pub fn snapshot(&self) -> Result<Arc<Snapshot>> {
-        self.array.snapshot(self.times)
+        self.array.snapshot_at(&self.when)
     }
 
     /// The file of the current schema.

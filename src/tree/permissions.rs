@@ -328,8 +328,8 @@ impl Sources<'_> {
         let labels = schema.dimension_labels.iter();
         let mut arrays = labels.filter_map(|label| moment.array.label(label));
         arrays.try_fold(self.cells(moment)?, |sources, array| {
-            let times = moment.times;
-            sources.cells(&Moment { array, times })
+            let when = moment.when.clone();
+            sources.cells(&Moment { array, when })
         })
     }
 

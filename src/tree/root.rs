@@ -7,6 +7,7 @@ use super::errors::ErrorLog;
 use super::json::{self, object};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
+use super::times::Asked;
 use crate::array::engine::Engine;
 use crate::array::source::{ObjectKind, classify};
 use crate::array::work::Work;
@@ -37,8 +38,8 @@ pub struct Options {
     pub keys: Vec<(PathBuf, EncryptionKey)>,
     /// Whether to follow symbolic links that lead out of the source.
     pub follow_symlinks: bool,
-    /// Shows everything as of this time, in milliseconds since the Unix epoch; None means now.
-    pub at: Option<u64>,
+    /// Shows everything as of the end of this time, or an array in the state of this pin; None means now.
+    pub at: Option<Asked>,
     /// Whether directories of arrays list `at`.
     pub show_at: bool,
     /// Options of exports.
@@ -107,16 +108,30 @@ impl Tree {
             options.keys.clone(),
             stats.clone(),
         );
-        let engine = Arc::new(engine.fixed_at(options.at));
-        let context = Arc::new(Context::new(engine.clone(), options.show_at, options.exports));
+        let engine = Arc::new(engine.fixed_at(options.at.map(Asked::end)));
+        let pin = match options.at {
+            Some(Asked::Pin(pin)) => Some(pin),
+            _ => None,
+        };
+        let context = Arc::new(Context::new(
+            engine.clone(),
+            pin,
+            options.show_at,
+            options.exports,
+        ));
         let top = Path::new("");
         // Kept until its node exists, so that its directories are read only once.
         let array = context.array(top);
-        if classify(&engine, top)? == ObjectKind::Array
+        let is_array = classify(&engine, top)? == ObjectKind::Array;
+        if is_array
             && let Err(e) = array.latest_schema()
             && e.kind() == ErrorKind::UnsupportedVersion
         {
             return Err(e);
+        }
+        if pin.is_some() && !is_array {
+            let message = "not an array: a pin is the name of a state of one array";
+            return Err(Error::new(ErrorKind::InvalidInput, message));
         }
         warn_about_unused_keys(&context, &options.keys);
         let at = options.at;

@@ -1,5 +1,6 @@
 //! Parses times: the names of directories in `at/`, and dates in the names of `subarray/`.
 
+use crate::array::pin::Pin;
 use crate::array::time::TimeRange;
 use crate::calendar::{date_from_days, days_from_date};
 
@@ -14,6 +15,43 @@ const MILLISECOND: i128 = SECOND / 1000;
 
 /// The most digits of a year, so that attoseconds fit into 128 bits.
 const YEAR_DIGITS: usize = 9;
+
+/// What a name in `at/` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A range of time.
+    Within(TimeRange),
+    /// A state.
+    Pin(Pin),
+}
+
+impl Asked {
+    /// The end of what is seen, in milliseconds since the Unix epoch.
+    pub fn end(self) -> u64 {
+        match self {
+            Asked::Within(times) => times.end,
+            Asked::Pin(pin) => pin.time,
+        }
+    }
+}
+
+/// Parses a name in `at/`: a range of time as [`parse`] does, or a pin, as [`pin_name`] writes it, with or
+/// without colons. The error is the reason why there is no such directory.
+pub fn parse_name(name: &str) -> Result<Asked, String> {
+    let Some((time, hash)) = name.split_once('~') else {
+        return parse(name).map(Asked::Within);
+    };
+    let is_hash = hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let hash = u64::from_str_radix(hash, 16).ok().filter(|_| is_hash);
+    let hash = hash.ok_or_else(|| format!("{name:?} is not a pin: a time, `~` and 16 hexadecimal digits"))?;
+    let time = end(time)?;
+    Ok(Asked::Pin(Pin { time, hash }))
+}
+
+/// The name of a pin: its time as [`name`] writes it, `~`, and its hash as 16 hexadecimal digits.
+pub fn pin_name(pin: Pin) -> String {
+    format!("{}~{:016x}", name(pin.time), pin.hash)
+}
 
 /// Parses a name in `at/`: one time for everything up to it, or a range `T1..T2`, where either end may be
 /// missing. A missing start is 0; a missing end is `u64::MAX`, which means now, as in TileDB. The error is
@@ -293,6 +331,40 @@ mod tests {
         );
         assert_eq!(parse("18446744073709551615"), Ok(TimeRange::until(u64::MAX)));
         assert!(parse("18446744073709551616").is_err());
+    }
+
+    #[test]
+    fn pins_are_a_time_and_a_hash() {
+        let pin = Pin {
+            time: SECOND_OF_FEBRUARY,
+            hash: 0xab,
+        };
+        assert_eq!(pin_name(pin), "2025-02-02T00:00:00.000Z~00000000000000ab");
+        for name in [
+            "2025-02-02T00:00:00.000Z~00000000000000ab",
+            "2025-02-02T000000.000Z~00000000000000AB",
+            "1738454400000~00000000000000ab",
+        ] {
+            assert_eq!(parse_name(name), Ok(Asked::Pin(pin)), "{name}");
+        }
+        let late = Pin {
+            time: 253_402_300_800_000,
+            hash: u64::MAX,
+        };
+        assert_eq!(parse_name(&pin_name(late)), Ok(Asked::Pin(late)));
+        for name in [
+            "2025~",
+            "2025~ab",
+            "2025~+0000000000000ab",
+            "2025~00000000000000ab0",
+            "2025~00000000000000ag",
+            "~00000000000000ab",
+            "2024..2025~00000000000000ab",
+            "2025-13~00000000000000ab",
+        ] {
+            assert!(parse_name(name).is_err(), "{name}");
+        }
+        assert_eq!(parse_name("2025"), parse("2025").map(Asked::Within));
     }
 
     #[test]

@@ -50,9 +50,9 @@ impl Shown {
     /// The current view. Its cells cannot be read if a committed fragment is missing.
     pub fn view(&self) -> Result<Arc<View>> {
         let view = || {
-            View::new(
+            View::at(
                 self.moment.array.clone(),
-                self.moment.times,
+                self.moment.when.clone(),
                 self.subarray.clone(),
             )
         };
@@ -164,7 +164,10 @@ fn document(shown: Shown) -> Node {
         move || {
             let text = match shown.view() {
                 Ok(view) => {
-                    if let Some(entry) = view.snapshot().incomplete().next() {
+                    let snapshot = view.snapshot();
+                    if let Some(entry) = snapshot.incomplete().next()
+                        && view.array().warns_first(snapshot)
+                    {
                         let (array, name) = (shown.display(), &entry.name);
                         log::warn!(
                             "{array}: what {name} has replaced is vacuumed, and not seen at this time"
@@ -174,7 +177,7 @@ fn document(shown: Shown) -> Node {
                 }
                 Err(error) if is_damage(&error) => {
                     log::warn!("{error}");
-                    let (snapshot, times) = (shown.moment.snapshot()?, shown.moment.times);
+                    let (snapshot, times) = (shown.moment.snapshot()?, shown.moment.when.times());
                     unreadable_view_json(&snapshot, times, &error)
                 }
                 Err(error) => return Err(error),
@@ -206,10 +209,10 @@ struct SubarrayDirectory(Shown);
 impl Directory for SubarrayDirectory {
     /// `NotFound`, with the reason, if `name` is not a part of the domain.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let Moment { array, times } = &self.0.moment;
+        let Moment { array, when } = &self.0.moment;
         let schema = self.0.moment.schema()?;
         let subarray = ranges::parse(name.as_encoded_bytes(), &schema, |label, wanted| {
-            labelled(array, *times, &schema, label, wanted)
+            labelled(array, when, &schema, label, wanted)
         });
         let part = Shown {
             subarray: subarray?,

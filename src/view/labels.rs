@@ -4,7 +4,7 @@
 use super::{DimRange, Part, Role, View, ViewField, coordinate};
 use crate::array::Array;
 use crate::array::cells::Cells;
-use crate::array::time::TimeRange;
+use crate::array::time::When;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::CellValNum;
 use crate::format::enums::{ArrayType, DataOrder};
@@ -14,12 +14,12 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The coordinates whose labels lie in `wanted`, of a reader of `array` in the time range `times`. An open end
+/// The coordinates whose labels lie in `wanted`, of a reader of `array` who asks for `when`. An open end
 /// stays open. `NotFound`, with the reason, if there are none, if the labels have no order, or if there are
 /// none at that time. Reads a few labels.
 pub(crate) fn labelled(
     array: &Array,
-    times: Option<TimeRange>,
+    when: &When,
     schema: &Schema,
     label: &DimensionLabel,
     wanted: &DimRange,
@@ -29,7 +29,7 @@ pub(crate) fn labelled(
         DataOrder::Decreasing => (&wanted.hi, &wanted.lo),
         DataOrder::Unordered => return Err(Error::not_found("the labels have no order")),
     };
-    let view = whole(array, times, label)?;
+    let view = whole(array, when, label)?;
     let labels = Labels::new(&view, schema, label)?;
     let region = view.region()?.filter(|_| labels.cells.count() > 0);
     let none = || Error::not_found(UNWRITTEN);
@@ -69,13 +69,12 @@ pub(crate) fn labelled(
 /// Why there are no labels at a time.
 const UNWRITTEN: &str = "no labels were written until then";
 
-/// The view of all labels in a time range. `NotFound` if they are not in the directory of the array.
-fn whole(array: &Array, times: Option<TimeRange>, label: &DimensionLabel) -> Result<View> {
+/// The view of all labels. `NotFound` if they are not in the directory of the array.
+fn whole(array: &Array, when: &When, label: &DimensionLabel) -> Result<View> {
     let outside = || Error::not_found("the labels are not in the directory of the array");
     // Labels have no labels, whatever their schema says.
-    View::with_labels(array.label(label).ok_or_else(outside)?, times, None, |_, _, _| {
-        Arc::new([])
-    })
+    let array = array.label(label).ok_or_else(outside)?;
+    View::with_labels(array, when.clone(), None, |_, _, _| Arc::new([]))
 }
 
 /// The field of the labels in `view`, of the array of `label`. `Corrupt` if that array is not as `schema`
@@ -110,7 +109,7 @@ pub(crate) struct AxisLabel {
 
 impl AxisLabel {
     /// The labels of a dense array. Reads only file names and schemas.
-    pub(super) fn all(array: &Array, times: Option<TimeRange>, schema: &Schema) -> Arc<[AxisLabel]> {
+    pub(super) fn all(array: &Array, when: &When, schema: &Schema) -> Arc<[AxisLabel]> {
         let labels = match schema.array_type {
             ArrayType::Dense => &*schema.dimension_labels,
             ArrayType::Sparse => &[],
@@ -121,7 +120,7 @@ impl AxisLabel {
             .filter(|label| (label.dimension_index as usize) < axes);
         let labels = labels.map(|label| AxisLabel {
             label: label.clone(),
-            whole: whole(array, times, label),
+            whole: whole(array, when, label),
         });
         labels.collect()
     }
@@ -195,7 +194,7 @@ impl View {
         let view = View::of(
             whole.array.clone(),
             whole.snapshot.clone(),
-            whole.times,
+            whole.when.clone(),
             whole.schema_file.clone(),
             whole.schema.clone(),
             Part { subarray, most: None },

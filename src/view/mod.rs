@@ -24,8 +24,9 @@ pub use tiles::{CellOrigin, Tiles};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::listing::SchemaFile;
+use crate::array::pin::Pin;
 use crate::array::snapshot::Snapshot;
-use crate::array::time::{TimeRange, now};
+use crate::array::time::{TimeRange, When, now};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
@@ -111,7 +112,7 @@ impl ViewField {
 pub struct View {
     array: Arc<Array>,
     snapshot: Arc<Snapshot>,
-    times: Option<TimeRange>,
+    when: When,
     schema_file: SchemaFile,
     schema: Arc<Schema>,
     fields: OnceLock<Vec<ViewField>>,
@@ -121,6 +122,7 @@ pub struct View {
     /// Why it is unknown which fragments are seen; None if it is known.
     incomplete: Option<Error>,
     labels: Arc<[AxisLabel]>,
+    pin: OnceLock<Option<Pin>>,
     /// See [`View::may_be_unreadable`].
     changed: OnceLock<Vec<bool>>,
 }
@@ -149,37 +151,34 @@ impl View {
         times: Option<TimeRange>,
         subarray: Option<Vec<DimRange>>,
     ) -> Result<View> {
-        View::with_labels(array, times, subarray, AxisLabel::all)
+        View::at(array, times.into(), subarray)
+    }
+
+    /// [`View::new`] for a time range or a pinned state.
+    pub(crate) fn at(array: Arc<Array>, when: When, subarray: Option<Vec<DimRange>>) -> Result<View> {
+        View::with_labels(array, when, subarray, AxisLabel::all)
     }
 
     /// [`View::new`] with the dimension labels that `labels` finds.
     fn with_labels(
         array: Arc<Array>,
-        times: Option<TimeRange>,
+        when: When,
         subarray: Option<Vec<DimRange>>,
-        labels: impl FnOnce(&Array, Option<TimeRange>, &Schema) -> Arc<[AxisLabel]>,
+        labels: impl FnOnce(&Array, &When, &Schema) -> Arc<[AxisLabel]>,
     ) -> Result<View> {
-        let snapshot = array.snapshot(times)?;
+        let snapshot = array.snapshot_at(&when)?;
         let schema_file = array.schema_file(&snapshot)?;
         let schema = array.schemas.get(&schema_file.name)?;
-        let labels = labels(&array, times, &schema);
+        let labels = labels(&array, &when, &schema);
         let part = Part { subarray, most: None };
-        Ok(View::of(
-            array,
-            snapshot,
-            times,
-            schema_file,
-            schema,
-            part,
-            labels,
-        ))
+        Ok(View::of(array, snapshot, when, schema_file, schema, part, labels))
     }
 
     /// The view of what `snapshot` shows.
     fn of(
         array: Arc<Array>,
         snapshot: Arc<Snapshot>,
-        times: Option<TimeRange>,
+        when: When,
         schema_file: SchemaFile,
         schema: Arc<Schema>,
         Part { subarray, most }: Part,
@@ -187,7 +186,7 @@ impl View {
     ) -> View {
         let incomplete = snapshot.check_complete(now()).err();
         let mut state = hash(&(
-            state(&snapshot, &schema_file, times, subarray.as_deref(), most),
+            state(&snapshot, &schema_file, when.times(), subarray.as_deref(), most),
             incomplete.is_some(),
         ));
         if !labels.is_empty() {
@@ -207,7 +206,7 @@ impl View {
             fields: OnceLock::new(),
             array,
             snapshot,
-            times,
+            when,
             schema_file,
             schema,
             subarray,
@@ -215,6 +214,7 @@ impl View {
             merge,
             incomplete,
             labels,
+            pin: OnceLock::new(),
             changed: OnceLock::new(),
         }
     }
@@ -229,7 +229,7 @@ impl View {
         Ok(View::of(
             self.array.clone(),
             self.snapshot.clone(),
-            self.times,
+            self.when.clone(),
             self.schema_file.clone(),
             self.schema.clone(),
             Part { subarray, most },
@@ -281,7 +281,7 @@ impl View {
 
     /// The time range that was asked for; None for everything up to now.
     pub fn times(&self) -> Option<TimeRange> {
-        self.times
+        self.when.times()
     }
 
     /// The file of the schema in force.
@@ -292,6 +292,20 @@ impl View {
     /// The schema in force.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
+    }
+
+    /// The name of the array's state. None if the time range has a start, or if the state is unknown.
+    pub(crate) fn pin(&self) -> Option<Pin> {
+        match &self.when {
+            When::Pinned(pinned) if pinned.is_of(&self.array) => Some(pinned.pin),
+            _ => *self.pin.get_or_init(|| {
+                let pin = self.array.pin(&self.snapshot);
+                pin.unwrap_or_else(|error| {
+                    log::debug!("{}: no pin: {error}", self.array.path.display());
+                    None
+                })
+            }),
+        }
     }
 
     /// The part of the domain that was asked for; None for the whole domain.

@@ -18,6 +18,7 @@ use tiledbfs::internals::fuse::{MountOptions, Mounted, mount};
 use tiledbfs::internals::tree::{ErrorLog, Options, Tree};
 
 mod gone;
+mod pins;
 
 fn sample(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

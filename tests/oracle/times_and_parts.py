@@ -127,13 +127,13 @@ def compare_latest(checks, uri, folder, point):
     """`at/latest`."""
     link = point / "days/at/latest"
     newest = os.readlink(link)
-    checks.equal("at/latest is the newest stamp but for future ones", newest[:4], time.strftime("%Y", time.gmtime()))
+    checks.equal("at/latest is of the newest stamp but for future ones", newest[:4], time.strftime("%Y", time.gmtime()))
     checks.equal("it is not listed", "latest" in os.listdir(point / "days/at"), False)
     now = int(time.time() * 1000)
     checks.equal("it is the state of now", values(link / "data"), values(point / "days/data"))
     checks.equal("as libtiledb reads it", sorted(values(link / "data")), shown(uri, now))
     resolved = Path(os.path.realpath(link / "data/columns"))
-    checks.equal("readlink -f pins a time", resolved, point / "days/at" / newest / "data/columns")
+    checks.equal("readlink -f pins a state", resolved, point / "days/at" / newest / "data/columns")
     before = values(resolved.parent)
     with tiledb.open(uri, "w") as array:
         array[np.datetime64("1999-01-01"), "new"] = np.int32(99)
@@ -145,7 +145,7 @@ def compare_latest(checks, uri, folder, point):
     checks.equal("what is pinned stays", values(resolved.parent), before)
     checks.equal("an array from before stamps has it too", os.path.isdir(point / "legacy/at/latest/data"), True)
     checks.equal("it is as the array", load(point / "legacy/at/latest/schema.json"), load(point / "legacy/schema.json"))
-    checks.equal("and empty before its first stamp", os.readlink(point / "future/at/latest"), "1970-01-01T00:00:00.000Z")
+    checks.equal("and empty before its first stamp", os.readlink(point / "future/at/latest").split("~")[0], "1970-01-01T00:00:00.000Z")
     for command, want in [
         (["ls", folder / "days/at/latest/data"], b"columns\n"),
         (["ls", "-d", folder / "days", "at/latest"], b"at/latest\n"),

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::export::metadata::Metadata;
 use crate::export::{Export, Options, names_with_labels};
 use crate::format::enums::Layout;
+use crate::tree::times;
 use crate::view::{Role, View};
 
 /// The most characters of an error that are shown.
@@ -36,6 +37,7 @@ pub fn unreadable_view_json(snapshot: &Snapshot, times: Option<TimeRange>, error
         "deletes": deletes.collect::<Json>(),
         "fields": Json::Null,
         "exports": Json::Null,
+        "pin": Json::Null,
         "incomplete": incomplete(snapshot),
         "left_out": Json::Null,
     }))
@@ -229,6 +231,7 @@ fn document(view: &View, facts: &Facts) -> Json {
         "deletes": deletes.collect::<Json>(),
         "fields": fields.collect::<Json>(),
         "exports": facts.exports.clone(),
+        "pin": view.pin().map(times::pin_name),
         "incomplete": incomplete(snapshot),
         "left_out": left_out_metadata(view),
     })

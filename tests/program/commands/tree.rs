@@ -113,3 +113,57 @@ fn ls_as_people_type_it() {
     assert_eq!((code, stdout.as_str()), (Some(1), "schema.json\n"));
     assert!(stderr.contains("nothing: no such file or directory"), "{stderr}");
 }
+
+#[test]
+fn a_pin_is_a_state_of_one_array() {
+    let pin_of = |arguments: &[&str]| {
+        let view: serde_json::Value = serde_json::from_str(&text(arguments)).unwrap();
+        view["pin"].as_str().unwrap().to_owned()
+    };
+    let then = pin_of(&["cat", "--at", "2025-02-10", "weather", "data/view.json"]);
+    assert_eq!(then, pin_of(&["cat", "weather/at/2025-02-10/data/view.json"]));
+    assert!(then.starts_with("2025-02-05T00:00:00.000Z~"), "{then}");
+    let column = "data/columns/rain/data.bin";
+    let table = text(&["cat", "--at", &then, "weather", "data/table.csv"]);
+    assert_eq!(
+        table,
+        text(&[
+            "cat",
+            "weather",
+            &format!("at/{}/data/table.csv", then.replace(':', ""))
+        ])
+    );
+    assert_ne!(table, text(&["cat", "weather/data/table.csv"]));
+    assert_eq!(pin_of(&["cat", "--at", &then, "weather/data/view.json"]), then);
+    assert_eq!(
+        text(&["ls", "--at", &then, "weather"]),
+        text(&["ls", "--at", "2025-02-10", "weather"])
+    );
+    assert_eq!(
+        pin_of(&["cat", "weather/at/latest/data/view.json"]),
+        pin_of(&["cat", "weather/data/view.json"])
+    );
+
+    // No pin; of no state; of a group.
+    for (name, reason) in [
+        ("2025-02-05~0123", "16 hexadecimal digits"),
+        ("yesterday~0123456789abcdef", "is not a time"),
+        ("2025-02-05~0123456789abcdef", "no state of this name"),
+    ] {
+        let message = fails(&["cat", "weather", &format!("at/{name}/{column}")], 1);
+        assert!(message.contains(reason), "{message}");
+    }
+    let message = fails(
+        &["cat", "--at", "2025-02-05~0123456789abcdef", "weather", column],
+        1,
+    );
+    assert!(message.contains("no state of this name"), "{message}");
+    let message = fails(&["ls", "--at", &then, "."], 1);
+    assert!(message.contains("not an array"), "{message}");
+    let (code, _, message) = run(&["ls", "--at", "2025-02-05~0123", "weather"]);
+    assert_eq!(
+        (code, message.contains("is not a pin")),
+        (Some(2), true),
+        "{message}"
+    );
+}
