@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::condition::{self, Condition};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enums::{Combination, ConditionOp};
+use crate::format::scalar::with_number;
 use crate::format::schema::Schema;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -398,31 +399,20 @@ impl Test {
     /// Sets the flag of each cell, from `first` on, for which the test holds, whether the cell is null or
     /// not.
     fn evaluate(&self, cells: &CellSlice<'_>, first: usize, holds: &mut [bool]) {
-        macro_rules! numbers {
-            ($type:ty, $op:expr, $value:expr) => {{
-                let value = <$type>::from_le_bytes($value.as_chunks().0[0]);
-                for (holds, cell) in holds
-                    .iter_mut()
-                    .zip(cells.values.as_chunks().0.iter().skip(first))
-                {
-                    *holds = $op.holds(&<$type>::from_le_bytes(*cell), &value);
-                }
-            }};
-        }
         match self {
             Test::Always(always) => holds.fill(*always),
-            Test::Number { datatype, op, value } => match (datatype.kind(), datatype.size()) {
-                (Kind::Signed, 1) => numbers!(i8, op, value),
-                (Kind::Signed, 2) => numbers!(i16, op, value),
-                (Kind::Signed, 4) => numbers!(i32, op, value),
-                (Kind::Signed | Kind::Datetime | Kind::Time, _) => numbers!(i64, op, value),
-                (Kind::Float, 4) => numbers!(f32, op, value),
-                (Kind::Float, _) => numbers!(f64, op, value),
-                (_, 1) => numbers!(u8, op, value),
-                (_, 2) => numbers!(u16, op, value),
-                (_, 4) => numbers!(u32, op, value),
-                _ => numbers!(u64, op, value),
-            },
+            Test::Number { datatype, op, value } => {
+                macro_rules! numbers {
+                    ($type:ty) => {{
+                        let value = <$type>::from_le_bytes(value.as_chunks().0[0]);
+                        let cells = cells.values.as_chunks().0.iter().skip(first);
+                        for (holds, cell) in holds.iter_mut().zip(cells) {
+                            *holds = op.holds(&<$type>::from_le_bytes(*cell), &value);
+                        }
+                    }};
+                }
+                with_number!(datatype, numbers, unreachable!("text and bytes are no numbers"))
+            }
             Test::Char { size, op, value } => {
                 for (holds, cell) in holds.iter_mut().zip(cells.values.chunks_exact(*size).skip(first)) {
                     *holds = op.holds(&cell[0].cast_signed(), value);

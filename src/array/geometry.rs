@@ -1,9 +1,10 @@
 //! The number of tiles of a fragment, and of cells in a tile.
 
 use crate::error::{Error, Result};
-use crate::format::datatype::{Datatype, Kind};
+use crate::format::datatype::Datatype;
 use crate::format::fragment::Footer;
 use crate::format::range::Range;
+use crate::format::scalar::Scalar;
 use crate::format::schema::{Dimension, Schema};
 
 /// The tiles of one fragment.
@@ -139,12 +140,13 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     let datatype = dimension.datatype;
     let origin = integer(datatype, &domain.lo)?;
     // Extents are unsigned, and distances may exceed the signed maximum of the type.
-    let extent = integer(datatype, extent)? & mask(datatype);
+    let extent = integer(datatype, extent)?;
     if extent == 0 {
         return Err(Error::corrupt("the tile extent is 0"));
     }
-    let distance =
-        |bound: &[u8]| -> Result<u64> { Ok(integer(datatype, bound)?.wrapping_sub(origin) & mask(datatype)) };
+    let distance = |bound: &[u8]| -> Result<u64> {
+        Ok(integer(datatype, bound)?.wrapping_sub(origin) & datatype.mask())
+    };
     let (low, high) = (distance(&range.lo)?, distance(&range.hi)?);
     if low > high {
         let message = "the lower bound of the non-empty domain is above the upper one";
@@ -159,32 +161,14 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
     })
 }
 
-/// All bits of an integer of this type.
-pub(crate) fn mask(datatype: Datatype) -> u64 {
-    match datatype.size() {
-        8 => u64::MAX,
-        size => (1 << (8 * size)) - 1,
-    }
-}
-
-/// A little-endian integer of up to eight bytes in the low bits of a u64. `Corrupt` if the type is not
-/// integral.
+/// A stored integer in the low bits of a u64. `Corrupt` if the type is not integral.
 pub(crate) fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
-    let integral = matches!(
-        datatype.kind(),
-        Kind::Signed | Kind::Unsigned | Kind::Datetime | Kind::Time | Kind::Bool
-    );
-    if !integral || bytes.len() != datatype.size() {
-        return Err(Error::corrupt(format!(
+    Scalar::bits(datatype, bytes).ok_or_else(|| {
+        Error::corrupt(format!(
             "a dimension of a dense array cannot have type {}",
             datatype.name()
-        )));
-    }
-    let mut out = [0; 8];
-    for (to, from) in out.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    Ok(u64::from_le_bytes(out))
+        ))
+    })
 }
 
 #[cfg(test)]

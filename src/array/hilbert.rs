@@ -4,7 +4,8 @@
 //! `(coordinate - low) / (high - low) * (2^b - 1)`, computed in f64 and rounded down; a text's bucket is made
 //! of its first bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
 
-use crate::format::datatype::{Datatype, Kind};
+use crate::format::datatype::Datatype;
+use crate::format::scalar::Scalar;
 use crate::format::schema::{Dimension, Schema};
 
 /// The curve over the domain of an array.
@@ -29,26 +30,7 @@ enum Axis {
 
 /// A coordinate or bound as libtiledb computes with it: first rounded to f64.
 fn number(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
-    macro_rules! number {
-        ($type:ty) => {
-            bytes
-                .first_chunk()
-                .map(|bytes| <$type>::from_le_bytes(*bytes))
-        };
-    }
-    match (datatype.kind(), datatype.size()) {
-        (Kind::Signed, 1) => number!(i8).map(f64::from),
-        (Kind::Signed, 2) => number!(i16).map(f64::from),
-        (Kind::Signed, 4) => number!(i32).map(f64::from),
-        (Kind::Signed | Kind::Datetime | Kind::Time, 8) => number!(i64).map(|v| v as f64),
-        (Kind::Unsigned, 1) => number!(u8).map(f64::from),
-        (Kind::Unsigned, 2) => number!(u16).map(f64::from),
-        (Kind::Unsigned, 4) => number!(u32).map(f64::from),
-        (Kind::Unsigned, 8) => number!(u64).map(|v| v as f64),
-        (Kind::Float, 4) => number!(f32).map(f64::from),
-        (Kind::Float, 8) => number!(f64),
-        _ => None,
-    }
+    Scalar::read(datatype, bytes).map(Scalar::float)
 }
 
 impl Axis {

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::Layout;
 use crate::format::range::Rect;
+use crate::format::scalar::Scalar;
 use crate::format::schema::{Dimension, Schema};
 use std::iter::repeat_n;
 
@@ -420,15 +421,7 @@ impl Axis {
     }
 
     fn is_nan(&self, value: &[u8]) -> bool {
-        match self.datatype {
-            Datatype::Float32 => value
-                .first_chunk()
-                .is_some_and(|v| f32::from_le_bytes(*v).is_nan()),
-            Datatype::Float64 => value
-                .first_chunk()
-                .is_some_and(|v| f64::from_le_bytes(*v).is_nan()),
-            _ => false,
-        }
+        Scalar::read(self.datatype, value).is_some_and(|value| value.float().is_nan())
     }
 
     /// The ordinals of fixed-size coordinates: their distance from the lower bound of the domain, at most the
@@ -507,27 +500,19 @@ impl Axis {
 impl Tiles {
     /// The tiles of a domain; None if the datatype is not numeric.
     fn new(datatype: Datatype, lo: &[u8], hi: &[u8], extent: &[u8]) -> Option<Tiles> {
-        match (datatype.kind(), datatype) {
-            (_, Datatype::Float32) => {
-                let number = |bytes: &[u8]| bytes.first_chunk().map(|v| f32::from_le_bytes(*v));
-                let (lo, hi, extent) = (number(lo)?, number(hi)?, number(extent)?);
+        let number = |bytes| Scalar::read(datatype, bytes);
+        match (number(lo), number(hi), number(extent)) {
+            (Some(Scalar::Float32(lo)), Some(Scalar::Float32(hi)), Some(Scalar::Float32(extent))) => {
                 let last = last_tile(f64::from((hi - lo) / extent));
                 Some(Tiles::Float32 { lo, extent, last })
             }
-            (_, Datatype::Float64) => {
-                let number = |bytes: &[u8]| bytes.first_chunk().map(|v| f64::from_le_bytes(*v));
-                let (lo, hi, extent) = (number(lo)?, number(hi)?, number(extent)?);
+            (Some(Scalar::Float64(lo)), Some(Scalar::Float64(hi)), Some(Scalar::Float64(extent))) => {
                 let last = last_tile((hi - lo) / extent);
                 Some(Tiles::Float64 { lo, extent, last })
             }
-            (Kind::Text | Kind::Bytes, _) => None,
             _ => {
-                let mut bytes = [0; 8];
-                for (to, from) in bytes.iter_mut().zip(extent) {
-                    *to = *from;
-                }
-                let extent = u64::from_le_bytes(bytes);
-                (extent > 0).then_some(Tiles::Integer { extent })
+                let extent = Scalar::bits(datatype, extent).filter(|&extent| extent > 0)?;
+                Some(Tiles::Integer { extent })
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The global order in which a library wrote cells: tiles in tile order, cells in a tile in cell order.
 
-use super::geometry::{integer, mask};
 use super::hilbert::Curve;
 use crate::format::datatype::Kind;
 use crate::format::enums::Layout;
 use crate::format::range::compare;
+use crate::format::scalar::Scalar;
 use crate::format::schema::{Dimension, Schema};
 use std::cmp::Ordering;
 
@@ -108,7 +108,7 @@ impl Along {
             return Ordering::Equal;
         };
         let d = &self.dimension;
-        let tile = |v: &[u8]| number(d, v).map(|v| (v.wrapping_sub(origin) & mask(d.datatype)) / extent);
+        let tile = |v: &[u8]| number(d, v).map(|v| (v.wrapping_sub(origin) & d.datatype.mask()) / extent);
         tile(a).cmp(&tile(b))
     }
 }
@@ -119,7 +119,7 @@ impl Along {
 fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> bool {
     let kind = dimension.datatype.kind();
     let signed = matches!(kind, Kind::Signed | Kind::Datetime | Kind::Time);
-    let mask = mask(dimension.datatype);
+    let mask = dimension.datatype.mask();
     let sign = mask ^ (mask >> 1);
     let width = hi.wrapping_sub(lo);
     signed
@@ -133,7 +133,7 @@ fn overflows(dimension: &Dimension, lo: u64, hi: u64, library_version: u32) -> b
 
 /// An integer coordinate or extent as the low bits of a u64; None for other types.
 fn number(dimension: &Dimension, bytes: &[u8]) -> Option<u64> {
-    integer(dimension.datatype, bytes).ok()
+    Scalar::bits(dimension.datatype, bytes)
 }
 
 #[cfg(test)]

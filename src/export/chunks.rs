@@ -7,7 +7,7 @@
 use super::grid::{Variable, VariableKind};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::geometry::{integer, mask};
+use crate::array::geometry::integer;
 use crate::array::read_bytes::ReadBytes;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
@@ -265,7 +265,7 @@ pub(super) fn extents(schema: &Schema) -> Result<Vec<u64>> {
     let extents = schema.dimensions.iter().map(|dimension| {
         let missing = || Error::corrupt("a dimension of a dense array needs a tile extent");
         let extent = dimension.tile_extent.as_ref().ok_or_else(missing)?;
-        Ok(integer(dimension.datatype, extent)? & mask(dimension.datatype))
+        integer(dimension.datatype, extent)
     });
     extents.collect()
 }

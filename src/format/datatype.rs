@@ -117,6 +117,22 @@ impl Datatype {
         }
     }
 
+    /// All bits of a value.
+    pub fn mask(self) -> u64 {
+        u64::MAX >> (64 - 8 * self.size())
+    }
+
+    /// The type in which TileDB stores the sum of values of this type; None if it stores none.
+    pub fn sum_type(self) -> Option<Datatype> {
+        match self.kind() {
+            Kind::Signed | Kind::Datetime | Kind::Time => Some(Datatype::Int64),
+            Kind::Text if self == Datatype::Char => Some(Datatype::Int64),
+            Kind::Unsigned | Kind::Bool => Some(Datatype::Uint64),
+            Kind::Float => Some(Datatype::Float64),
+            Kind::Text | Kind::Bytes => None,
+        }
+    }
+
     /// `bytes` as text in the encoding of the type; None if they are invalid. UCS-2 and UCS-4 are read as
     /// UTF-16 and UTF-32, types that are not text as UTF-8.
     pub fn text(self, bytes: &[u8]) -> Option<String> {

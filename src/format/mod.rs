@@ -20,6 +20,7 @@ pub mod pipeline;
 pub mod predecessor;
 pub mod range;
 mod read;
+pub mod scalar;
 pub mod schema;
 #[cfg(test)]
 pub(crate) mod testing;

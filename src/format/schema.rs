@@ -6,6 +6,7 @@ use super::name_index::NameIndex;
 use super::pipeline::Pipeline;
 use super::range::{Range, Rect};
 use super::read;
+use super::scalar::Scalar;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use std::cmp::Ordering;
@@ -572,11 +573,8 @@ fn default_fill(datatype: Datatype, cells: CellValNum, budget: &mut u64) -> Resu
 /// Whether a tile extent is above 0. Integral extents are unsigned: they may exceed the maximum of a signed
 /// type.
 fn is_positive(datatype: Datatype, extent: &[u8]) -> bool {
-    match datatype.kind() {
-        Kind::Float => {
-            let zero = vec![0; extent.len()];
-            super::range::compare(datatype, CellValNum::Fixed(1), extent, &zero) == Some(Ordering::Greater)
-        }
+    match Scalar::read(datatype, extent) {
+        Some(float @ (Scalar::Float32(_) | Scalar::Float64(_))) => float.float() > 0.0,
         _ => extent.iter().any(|&b| b != 0),
     }
 }

@@ -7,6 +7,7 @@ use crate::array::cache::Entry;
 use crate::array::field::Field;
 use crate::error::{Error, Result};
 use crate::export::table::{Column, Table};
+use crate::format::scalar::Scalar;
 use crate::parallel;
 use crate::view::labels::AxisLabel;
 use crate::view::{CellOrigin, Role, View, ViewField};
@@ -119,12 +120,7 @@ pub(super) fn least_rows_of_group(view: &View) -> u64 {
 pub(super) fn rows_of_group(view: &View, rows: u64) -> Result<u64> {
     let slab = if view.is_dense() {
         let first = view.schema().dimensions.first();
-        let extent = first.and_then(|dimension| {
-            let mut bytes = [0; 8];
-            let extent = dimension.tile_extent.as_ref()?;
-            bytes.get_mut(..extent.len())?.copy_from_slice(extent);
-            Some(u64::from_le_bytes(bytes))
-        });
+        let extent = first.and_then(|d| Scalar::bits(d.datatype, d.tile_extent.as_ref()?));
         let shape = view.shape()?;
         let inner = shape.iter().skip(1);
         inner.fold(extent.unwrap_or(1), |cells, length| cells.saturating_mul(*length))

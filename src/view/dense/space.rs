@@ -3,7 +3,7 @@
 //! Along each dimension, cells have unsigned indexes, counted from the lower end of the domain. So signed,
 //! unsigned and temporal dimensions are the same, up to a domain of all 64-bit numbers.
 
-use crate::array::geometry::{integer, mask};
+use crate::array::geometry::integer;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::format::range;
@@ -31,21 +31,21 @@ impl Axis {
         let datatype = dimension.datatype;
         let origin = integer(datatype, &domain.lo)?;
         // A negative extent of a signed type means the unsigned number with the same bits.
-        let extent = integer(datatype, extent)? & mask(datatype);
+        let extent = integer(datatype, extent)?;
         if extent == 0 {
             return Err(Error::corrupt("the tile extent is 0"));
         }
         Ok(Axis {
             datatype,
             origin,
-            last: integer(datatype, &domain.hi)?.wrapping_sub(origin) & mask(datatype),
+            last: integer(datatype, &domain.hi)?.wrapping_sub(origin) & datatype.mask(),
             extent,
         })
     }
 
     /// The index of a stored coordinate; above the domain's last index if it is outside the domain.
     pub(super) fn index(&self, coordinate: &[u8]) -> Result<u64> {
-        Ok(integer(self.datatype, coordinate)?.wrapping_sub(self.origin) & mask(self.datatype))
+        Ok(integer(self.datatype, coordinate)?.wrapping_sub(self.origin) & self.datatype.mask())
     }
 
     /// The size of a coordinate in bytes.
