@@ -11,6 +11,7 @@ use crate::array::cells::Cells;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
+use crate::format::scalar::Scalar;
 use crate::lock::get_or_make;
 use crate::view::repeated::Repeated;
 use crate::view::{Role, View, ViewField};
@@ -378,8 +379,10 @@ impl Rows<'_> {
     /// The index of the label of row `row`; None if it has none.
     pub fn label(&self, row: usize) -> Option<usize> {
         let labels = self.column.labels.as_ref()?;
-        let index = index(self.column.stored.datatype, self.stored(row))?;
-        (index < labels.count()).then_some(index)
+        let index = Scalar::read(self.column.stored.datatype, self.stored(row))?.integer()?;
+        usize::try_from(index)
+            .ok()
+            .filter(|index| *index < labels.count())
     }
 
     /// [`Rows::label`]; None also if the row is null or unwritten.
@@ -406,12 +409,4 @@ impl Rows<'_> {
             && *value == NOT_A_TIME.to_le_bytes();
         (!no_time).then_some(value)
     }
-}
-
-/// The index of a label that is stored as `bytes`; None for a negative one.
-fn index(datatype: Datatype, bytes: &[u8]) -> Option<usize> {
-    let mut wide = [0; 8];
-    wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    let negative = datatype.kind() == Kind::Signed && bytes.last().is_some_and(|last| *last >= 0x80);
-    (!negative).then(|| usize::try_from(u64::from_le_bytes(wide)).ok())?
 }

@@ -35,6 +35,7 @@ use super::{Names, encoded_names, grid, names_of};
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Kind};
+use crate::format::scalar::Scalar;
 use crate::format::schema::Attribute;
 use crate::layout::{CellValues, FileLayout, Source};
 use crate::names;
@@ -215,23 +216,18 @@ fn shown_axes(mut shape: Vec<u64>) -> Vec<u64> {
 /// The no-data value, if there is one and the rule for `_FillValue` allows it.
 fn nodata(view: &View, attribute: &Attribute) -> Result<Option<String>> {
     let fill = grid::fill_value(attribute, view.is_covered()?);
-    Ok(fill.and_then(|value| digits(attribute.datatype.kind(), &value)))
+    let value = fill.and_then(|value| Scalar::read(attribute.datatype, &value));
+    Ok(value.map(digits))
 }
 
 /// A value in the notation of GDAL's no-data values.
-fn digits(kind: Kind, value: &[u8]) -> Option<String> {
-    let mut bytes = [0; 8];
-    bytes.get_mut(..value.len())?.copy_from_slice(value);
-    let unsigned = u64::from_le_bytes(bytes);
-    Some(match (kind, value.len()) {
-        (Kind::Float, 4) => float(f32::from_bits(unsigned as u32), f32::is_nan),
-        (Kind::Float, _) => float(f64::from_bits(unsigned), f64::is_nan),
-        (Kind::Signed | Kind::Datetime | Kind::Time, size) => {
-            let unused = 64 - 8 * size as u32;
-            ((unsigned << unused) as i64 >> unused).to_string()
-        }
-        _ => unsigned.to_string(),
-    })
+fn digits(value: Scalar) -> String {
+    match value {
+        Scalar::Signed(number) => number.to_string(),
+        Scalar::Unsigned(number) => number.to_string(),
+        Scalar::Float32(number) => float(number, f32::is_nan),
+        Scalar::Float64(number) => float(number, f64::is_nan),
+    }
 }
 
 fn float<T: std::fmt::LowerExp + Copy>(value: T, is_nan: fn(T) -> bool) -> String {

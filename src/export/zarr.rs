@@ -22,6 +22,7 @@ use super::chunks::{Chunk, Chunks, extents};
 use super::grid::{self, Grid, Naming, Value, Variable};
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
+use crate::format::scalar::Scalar;
 use crate::layout::FileLayout;
 use crate::view::{Role, View};
 use base64::Engine as _;
@@ -222,41 +223,27 @@ pub(super) fn attribute(value: &Value) -> Json {
 
 /// A little-endian value as JSON.
 fn number(datatype: Datatype, value: &[u8]) -> Json {
-    let unsigned = bits(value);
-    match datatype.kind() {
-        Kind::Bool => (unsigned != 0).into(),
-        Kind::Float => match float(value) {
+    match Scalar::read(datatype, value) {
+        Some(Scalar::Unsigned(number)) if datatype == Datatype::Bool => (number != 0).into(),
+        Some(Scalar::Unsigned(number)) => number.into(),
+        Some(Scalar::Signed(number)) => number.into(),
+        Some(float) => match float.float() {
             float if float.is_nan() => "NaN".into(),
             f64::INFINITY => "Infinity".into(),
             f64::NEG_INFINITY => "-Infinity".into(),
             float => float.into(),
         },
-        Kind::Signed | Kind::Datetime | Kind::Time => {
-            let unused = 64 - 8 * datatype.size() as u32;
-            ((unsigned << unused) as i64 >> unused).into()
-        }
-        _ => unsigned.into(),
-    }
-}
-
-/// Up to eight little-endian bytes as a number.
-fn bits(value: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    bytes.iter_mut().zip(value).for_each(|(byte, own)| *byte = *own);
-    u64::from_le_bytes(bytes)
-}
-
-fn float(value: &[u8]) -> f64 {
-    match value.len() {
-        4 => f32::from_bits(bits(value) as u32).into(),
-        _ => f64::from_bits(bits(value)),
+        // No grid has text or opaque bytes here.
+        None => Json::Null,
     }
 }
 
 /// A value of `_FillValue` as xarray encodes it: floats in base 64.
 fn encoded(datatype: Datatype, value: &[u8]) -> Json {
-    match datatype.kind() {
-        Kind::Float => BASE64.encode(float(value).to_le_bytes()).into(),
+    match Scalar::read(datatype, value) {
+        Some(float @ (Scalar::Float32(_) | Scalar::Float64(_))) => {
+            BASE64.encode(float.float().to_le_bytes()).into()
+        }
         _ => number(datatype, value),
     }
 }

@@ -7,6 +7,7 @@ use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::ArrayType;
 use crate::format::pipeline::Pipeline;
 use crate::format::range::{Range, compare};
+use crate::format::scalar::Scalar;
 use crate::format::schema::{Dimension, DimensionLabel, Schema};
 use crate::names;
 use crate::view::DimRange;
@@ -241,7 +242,7 @@ fn float(text: &[u8], datatype: Datatype) -> Option<Vec<u8>> {
 fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(text).ok()?;
     let (least, most) = match allowed {
-        Some(Range { lo, hi }) => (number(datatype, lo), number(datatype, hi)),
+        Some(Range { lo, hi }) => (number(datatype, lo)?, number(datatype, hi)?),
         None => (i128::MIN, i128::MAX),
     };
     let may_be_date = datatype.kind() == Kind::Datetime;
@@ -256,17 +257,12 @@ fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -
         End::Upper => last,
     };
     let bytes = bound.to_le_bytes().get(..datatype.size())?.to_vec();
-    (number(datatype, &bytes) == bound).then_some(bytes)
+    (number(datatype, &bytes) == Some(bound)).then_some(bytes)
 }
 
-/// The number in `bytes`, which are little-endian and signed unless the datatype is unsigned.
-fn number(datatype: Datatype, bytes: &[u8]) -> i128 {
-    let negative = datatype.kind() != Kind::Unsigned && bytes.last().is_some_and(|&b| b >= 0x80);
-    let mut wide = if negative { [0xFF; 16] } else { [0; 16] };
-    for (to, from) in wide.iter_mut().zip(bytes) {
-        *to = *from;
-    }
-    i128::from_le_bytes(wide)
+/// The integer in `bytes`, which are little-endian.
+fn number(datatype: Datatype, bytes: &[u8]) -> Option<i128> {
+    Scalar::read(datatype, bytes)?.integer()
 }
 
 /// The first and last coordinate of a datetime dimension within `span`. None for other datatypes.

@@ -4,6 +4,7 @@ use crate::calendar::date;
 use crate::error::{Error, Result};
 use crate::export::table::{Column, NOT_A_TIME};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::scalar::Scalar;
 
 /// How the cells of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,25 +109,23 @@ fn wide(datatype: Datatype, cell: &[u8]) -> String {
 
 /// Appends one value.
 fn value(datatype: Datatype, bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    let size = datatype.size();
-    let mut wide = [0; 8];
-    if bytes.len() != size {
+    let Some(value) = Scalar::read(datatype, bytes) else {
         return Err(Error::corrupt(format!(
-            "found {} bytes, but a value of {} has {size}",
+            "found {} bytes, but a value of {} has {}",
             bytes.len(),
-            datatype.name()
+            datatype.name(),
+            datatype.size()
         )));
-    }
-    wide[..size].copy_from_slice(bytes);
-    let (number, shift) = (u64::from_le_bytes(wide), 64 - 8 * size as u32);
-    let signed = ((number << shift) as i64) >> shift;
-    match datatype.kind() {
-        Kind::Unsigned => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
-        Kind::Bool => out.extend_from_slice(if number == 0 { b"false" } else { b"true" }),
-        Kind::Float if size == 4 => float(f32::from_bits(number as u32), out),
-        Kind::Float => float(f64::from_bits(number), out),
-        Kind::Datetime => datetime(datatype, signed, out),
-        _ => out.extend_from_slice(itoa::Buffer::new().format(signed).as_bytes()),
+    };
+    match value {
+        Scalar::Unsigned(bit) if datatype == Datatype::Bool => {
+            out.extend_from_slice(if bit == 0 { b"false" } else { b"true" });
+        }
+        Scalar::Unsigned(number) => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+        Scalar::Signed(count) if datatype.kind() == Kind::Datetime => datetime(datatype, count, out),
+        Scalar::Signed(number) => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
+        Scalar::Float32(number) => float(number, out),
+        Scalar::Float64(number) => float(number, out),
     }
     Ok(())
 }

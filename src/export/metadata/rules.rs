@@ -2,6 +2,7 @@
 
 use crate::export::grid::{self, Value};
 use crate::format::datatype::{Datatype, Kind};
+use crate::format::scalar::Scalar;
 use crate::view::{Role, ViewField};
 
 /// Attributes that are text in the CF conventions.
@@ -90,14 +91,11 @@ impl Field {
         match (&value, own_type) {
             (Value::Numbers(..), _) if TEXT.contains(&key) => Err("it is not text"),
             (Value::Text(_), _) if is_packing => Err("it is not a number"),
-            (Value::Numbers(datatype, bytes), _) if is_packing => {
-                match numbers(*datatype, bytes).as_slice() {
-                    [Number::Integer(_)] => Ok(value),
-                    [Number::Float(number)] if number.is_finite() => Ok(value),
-                    [_] => Err("it is not finite"),
-                    _ => Err("it is not one number"),
-                }
-            }
+            (Value::Numbers(datatype, bytes), _) if is_packing => match Scalar::read(*datatype, bytes) {
+                Some(number) if number.float().is_finite() => Ok(value),
+                Some(_) => Err("it is not finite"),
+                None => Err("it is not one number"),
+            },
             (_, Some((_, count))) => self.own(value, *count),
             _ => Ok(value),
         }
@@ -117,71 +115,15 @@ impl Field {
             Value::Text(_) => Err("it is not a number"),
             Value::Numbers(..) if target == Datatype::Char => Err("it is not a character"),
             Value::Numbers(datatype, bytes) => {
-                let numbers = numbers(datatype, &bytes);
+                let numbers = bytes.chunks_exact(datatype.size());
                 if count > 0 && numbers.len() != count {
                     return Err("it is not one value, or a range of two");
                 }
-                let converted = numbers.into_iter().map(|number| number.to(target));
+                let converted = numbers.map(|number| Scalar::read(datatype, number)?.to(target));
                 let converted: Option<Vec<Vec<u8>>> = converted.collect();
                 let bytes = converted.ok_or(OTHER_TYPE)?.concat();
                 Ok(Value::Numbers(target, bytes))
             }
         }
-    }
-}
-
-/// A number of any type.
-#[derive(Debug, Clone, Copy)]
-enum Number {
-    Integer(i128),
-    Float(f64),
-}
-
-/// Little-endian numbers of a type.
-fn numbers(datatype: Datatype, bytes: &[u8]) -> Vec<Number> {
-    let number = |bytes: &[u8]| {
-        let mut wide = [0; 8];
-        wide[..bytes.len()].copy_from_slice(bytes);
-        let bits = u64::from_le_bytes(wide);
-        let unused = 64 - 8 * bytes.len();
-        match (datatype.kind(), bytes.len()) {
-            (Kind::Float, 4) => Number::Float(f32::from_bits(bits as u32).into()),
-            (Kind::Float, _) => Number::Float(f64::from_bits(bits)),
-            (Kind::Unsigned | Kind::Bool, _) => Number::Integer(bits.into()),
-            _ => Number::Integer(((bits << unused).cast_signed() >> unused).into()),
-        }
-    };
-    bytes.chunks_exact(datatype.size()).map(number).collect()
-}
-
-impl Number {
-    /// The number in another type, little-endian. None if integers do not have it, or if it becomes infinite.
-    fn to(self, target: Datatype) -> Option<Vec<u8>> {
-        let size = target.size();
-        if target.kind() == Kind::Float {
-            let wide = match self {
-                Number::Integer(integer) => integer as f64,
-                Number::Float(float) => float,
-            };
-            if size == 8 {
-                return Some(wide.to_le_bytes().to_vec());
-            }
-            let narrow = wide as f32;
-            return (narrow.is_infinite() == wide.is_infinite()).then(|| narrow.to_le_bytes().to_vec());
-        }
-        let integer = match self {
-            Number::Integer(integer) => integer,
-            // The cast saturates far outside of the types.
-            Number::Float(float) if float == float.trunc() => float as i128,
-            Number::Float(_) => return None,
-        };
-        let bits = 8 * size as u32;
-        let range = match target.kind() {
-            Kind::Unsigned => 0..1i128 << bits,
-            _ => -(1i128 << (bits - 1))..1i128 << (bits - 1),
-        };
-        range
-            .contains(&integer)
-            .then(|| integer.to_le_bytes()[..size].to_vec())
     }
 }

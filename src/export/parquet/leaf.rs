@@ -6,6 +6,7 @@ use crate::export::grid::Unit;
 use crate::export::table::{Column, NOT_A_TIME};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range as Bounds;
+use crate::format::scalar::with_integer;
 use crate::view::ViewField;
 use std::ops::Range;
 
@@ -355,26 +356,23 @@ impl Leaf {
             };
         }
         /// Same for an integer of any type, as i128.
-        macro_rules! integers {
-            ($value:expr) => {{
-                let value = $value;
-                match (self.stored.size(), self.stored.kind() == Kind::Signed) {
-                    (1, true) => numbers!(i8, |n| value(i128::from(n))),
-                    (2, true) => numbers!(i16, |n| value(i128::from(n))),
-                    (4, true) => numbers!(i32, |n| value(i128::from(n))),
-                    (_, true) => numbers!(i64, |n| value(i128::from(n))),
-                    (1, false) => numbers!(u8, |n| value(i128::from(n))),
-                    (2, false) => numbers!(u16, |n| value(i128::from(n))),
-                    (4, false) => numbers!(u32, |n| value(i128::from(n))),
-                    (_, false) => numbers!(u64, |n| value(i128::from(n))),
-                }
-            }};
+        fn integers(leaf: &Leaf, stored: &[u8], mut take: impl FnMut(i128)) {
+            macro_rules! each {
+                ($type:ty) => {
+                    for bytes in stored.as_chunks().0 {
+                        take(<$type>::from_le_bytes(*bytes).into());
+                    }
+                };
+            }
+            with_integer!(leaf.stored, each, {});
         }
         match &self.encoding {
             Encoding::Same if self.stored.size() == 4 => numbers!(u32, |n| Some(u64::from(n))),
             Encoding::Same => numbers!(u64, Some),
             Encoding::Widened { .. } => {
-                integers!(|n: i128| Some(u64::from((n as i32).cast_unsigned())));
+                integers(self, stored, |n| {
+                    take(Some(u64::from((n as i32).cast_unsigned())))
+                });
             }
             Encoding::Bit => numbers!(u8, |n| Some(u64::from(n != 0))),
             Encoding::Days(unit) => numbers!(i64, |n: i64| {
@@ -390,10 +388,13 @@ impl Leaf {
                 scaled.filter(|n| *n != NOT_A_TIME).map(i64::cast_unsigned)
             }),
             Encoding::Index { labels, .. } => {
-                integers!(|n: i128| u64::try_from(n).ok().filter(|n| n < labels));
+                integers(self, stored, |n| {
+                    take(u64::try_from(n).ok().filter(|n| n < labels))
+                });
             }
             Encoding::Label(labels) => {
-                integers!(|n: i128| usize::try_from(n).ok().and_then(|n| *labels.get(n)?));
+                let label = |n| *labels.get(usize::try_from(n).ok()?)?;
+                integers(self, stored, |n| take(label(n)));
             }
             Encoding::Bytes { .. } | Encoding::List(_) => {}
         }

@@ -22,6 +22,7 @@ use crate::export::table::{Column, Table};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
+use crate::format::scalar::Scalar;
 use crate::view::{Role, ViewField};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -62,37 +63,23 @@ pub(super) fn bound_len(leaf: &Leaf) -> Option<usize> {
 /// A stored value, comparable in the order of its type.
 #[derive(Debug, Clone, PartialEq)]
 enum Value {
-    Integer(i128),
-    Float(f64),
+    Number(Scalar),
     Text(Box<[u8]>),
 }
 
 impl Value {
     fn new(leaf: &Leaf, bytes: &[u8]) -> Option<Value> {
-        if leaf.physical == Physical::ByteArray {
+        match leaf.physical {
             // TileDB's versions compare bytes above 0x7F in different ways.
-            return bytes.is_ascii().then(|| Value::Text(bytes.into()));
+            Physical::ByteArray => bytes.is_ascii().then(|| Value::Text(bytes.into())),
+            _ => Scalar::read(leaf.stored, bytes).map(Value::Number),
         }
-        if bytes.len() != leaf.stored.size() {
-            return None;
-        }
-        let mut wide = [0; 8];
-        wide.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        let bits = u64::from_le_bytes(wide);
-        let unused = 64u32.checked_sub(8 * leaf.stored.size() as u32)?;
-        Some(match leaf.stored.kind() {
-            Kind::Float if leaf.stored.size() == 4 => Value::Float(f64::from(f32::from_bits(bits as u32))),
-            Kind::Float => Value::Float(f64::from_bits(bits)),
-            Kind::Unsigned => Value::Integer(i128::from(bits)),
-            _ => Value::Integer(i128::from((bits << unused).cast_signed() >> unused)),
-        })
     }
 
     /// None if one of them is NaN.
     fn order(&self, other: &Value) -> Option<Ordering> {
         match (self, other) {
-            (Value::Integer(a), Value::Integer(b)) => Some(a.cmp(b)),
-            (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
+            (Value::Number(a), Value::Number(b)) => a.order(*b),
             (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
             _ => None,
         }
@@ -100,23 +87,19 @@ impl Value {
 
     /// The value encoded as in pages; None if pages cannot hold it.
     fn page(&self, leaf: &Leaf, least: bool) -> Option<Vec<u8>> {
-        match self {
-            Value::Integer(value) => {
-                let stored = value.to_le_bytes();
-                let bits = leaf.value(stored.get(..leaf.stored.size())?)?;
+        let number = match self {
+            Value::Number(number) => *number,
+            Value::Text(text) => return text_bound(text, bound_len(leaf)?, least),
+        };
+        match number.integer() {
+            Some(_) => {
+                let bits = leaf.value(&number.to(leaf.stored)?)?;
                 Some(bits.to_le_bytes().get(..leaf.physical.size()?)?.to_vec())
             }
-            Value::Float(value) if value.is_nan() => None,
-            Value::Float(value) => {
-                // Writers may not tell -0.0 from 0.0.
-                let zero = if least { -0.0 } else { 0.0 };
-                let value = if *value == 0.0 { zero } else { *value };
-                Some(match leaf.physical {
-                    Physical::Float => (value as f32).to_le_bytes().to_vec(),
-                    _ => value.to_le_bytes().to_vec(),
-                })
-            }
-            Value::Text(text) => text_bound(text, bound_len(leaf)?, least),
+            None if number.float().is_nan() => None,
+            // Writers may not tell -0.0 from 0.0.
+            None if number.float() == 0.0 => Scalar::Float64(if least { -0.0 } else { 0.0 }).to(leaf.stored),
+            None => number.to(leaf.stored),
         }
     }
 }
@@ -252,11 +235,11 @@ impl Lists {
 /// has no NaN.
 fn is_ordinary(value: &Value, sums: Option<&[u64]>, tile: usize) -> bool {
     const LARGEST: f64 = 1e300;
-    let Value::Float(value) = value else {
+    let Value::Number(float @ (Scalar::Float32(_) | Scalar::Float64(_))) = value else {
         return true;
     };
     let sum = sums.and_then(|sums| sums.get(tile));
-    value.abs() < LARGEST && sum.is_some_and(|sum| f64::from_bits(*sum).abs() < LARGEST)
+    float.float().abs() < LARGEST && sum.is_some_and(|sum| f64::from_bits(*sum).abs() < LARGEST)
 }
 
 /// A list of the tiles of a slot; None if it is absent or cannot be read.

@@ -9,7 +9,7 @@ use super::{Json, render, value};
 use crate::array::tile_list::TileListKey;
 use crate::error::Result;
 use crate::format::body::{Body, BodyCursor};
-use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::datatype::{CellValNum, Datatype};
 use crate::layout::segments::{Cutter, Parts, Segments};
 use std::ops::Range;
 
@@ -184,16 +184,8 @@ fn find_bounds(field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>
 
 /// The datatype in which sums of a field are stored; None if the field has no sums.
 fn sum_type(datatype: Datatype, cell_val_num: CellValNum) -> Option<Datatype> {
-    if cell_val_num != CellValNum::Fixed(1) {
-        return None;
-    }
-    match datatype.kind() {
-        Kind::Signed | Kind::Datetime | Kind::Time => Some(Datatype::Int64),
-        Kind::Text if datatype == Datatype::Char => Some(Datatype::Int64),
-        Kind::Unsigned | Kind::Bool => Some(Datatype::Uint64),
-        Kind::Float => Some(Datatype::Float64),
-        Kind::Text | Kind::Bytes => None,
-    }
+    let one = cell_val_num == CellValNum::Fixed(1);
+    datatype.sum_type().filter(|_| one)
 }
 
 /// The sum of values of a field from its eight little-endian bytes. It is signed, unsigned or floating-point

@@ -4,6 +4,7 @@ use super::Json;
 use super::render::write_inline;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range;
+use crate::format::scalar::Scalar;
 use crate::format::schema::Dimension;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
@@ -42,7 +43,7 @@ enum Form<'a> {
     Hex,
     Text(Cow<'a, str>),
     Array,
-    Scalar,
+    Scalar(Scalar),
 }
 
 impl<'a> Cell<'a> {
@@ -86,7 +87,9 @@ impl<'a> Cell<'a> {
                 std::str::from_utf8(&self.bytes).ok().map(Cow::Borrowed)
             }
             Kind::Text => self.datatype.text(&self.bytes).map(Cow::Owned),
-            _ if self.is_atom() => return Form::Scalar,
+            _ if self.is_atom() => {
+                return Scalar::read(self.datatype, &self.bytes).map_or(Form::Hex, Form::Scalar);
+            }
             _ => return Form::Array,
         };
         text.map_or(Form::Hex, Form::Text)
@@ -103,16 +106,16 @@ impl Serialize for Cell<'_> {
                 let values = bytes.chunks(datatype.size().max(1));
                 serializer.collect_seq(values.map(|bytes| Cell::new(datatype, CellValNum::Fixed(1), bytes)))
             }
-            Form::Scalar => match datatype.kind() {
-                Kind::Bool if unsigned(bytes) <= 1 => serializer.serialize_bool(unsigned(bytes) == 1),
-                Kind::Signed | Kind::Datetime | Kind::Time => serializer.serialize_i64(signed(bytes)),
-                Kind::Float => match float(bytes) {
-                    number if number.is_finite() => serializer.serialize_f64(number),
-                    number if number.is_nan() => serializer.serialize_str("nan"),
-                    number if number > 0.0 => serializer.serialize_str("inf"),
-                    _ => serializer.serialize_str("-inf"),
-                },
-                _ => serializer.serialize_u64(unsigned(bytes)),
+            Form::Scalar(Scalar::Unsigned(bit @ 0..=1)) if datatype == Datatype::Bool => {
+                serializer.serialize_bool(bit == 1)
+            }
+            Form::Scalar(Scalar::Unsigned(number)) => serializer.serialize_u64(number),
+            Form::Scalar(Scalar::Signed(number)) => serializer.serialize_i64(number),
+            Form::Scalar(float) => match float.float() {
+                number if number.is_finite() => serializer.serialize_f64(number),
+                number if number.is_nan() => serializer.serialize_str("nan"),
+                number if number > 0.0 => serializer.serialize_str("inf"),
+                _ => serializer.serialize_str("-inf"),
             },
         }
     }
@@ -175,29 +178,6 @@ pub fn rect(dimensions: &[Dimension], rect: &[Range]) -> Json {
             None => Json::from([hex(&bounds.lo), hex(&bounds.hi)]),
         })
         .collect()
-}
-
-/// Up to eight little-endian bytes as an unsigned integer.
-fn unsigned(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .take(8)
-        .rev()
-        .fold(0, |number, &byte| number << 8 | u64::from(byte))
-}
-
-/// One to eight little-endian bytes in two's complement.
-fn signed(bytes: &[u8]) -> i64 {
-    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
-    (unsigned(bytes) << unused) as i64 >> unused
-}
-
-/// Four or eight little-endian bytes as a floating-point number.
-fn float(bytes: &[u8]) -> f64 {
-    match *bytes {
-        [a, b, c, d] => f64::from(f32::from_le_bytes([a, b, c, d])),
-        _ => f64::from_bits(unsigned(bytes)),
-    }
 }
 
 #[cfg(test)]

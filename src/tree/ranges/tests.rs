@@ -424,7 +424,7 @@ fn dates_select_the_coordinates_between_them() {
                     lo: Some(lo),
                     hi: Some(hi),
                 }) => {
-                    let (lo, hi) = (number(datatype, &lo), number(datatype, &hi));
+                    let [lo, hi] = [lo, hi].map(|end| number(datatype, &end).unwrap());
                     assert!(
                         instant(datatype, lo) >= start && instant(datatype, lo - 1) < start
                             || lo == everything.0
