@@ -317,9 +317,9 @@ impl Dimension {
     fn add(&self, seen: &mut Seen, count: usize) {
         let field = &self.files.field;
         match (self.class, field.cell_size()) {
-            (Class::Signed | Class::Unsigned | Class::Float, Some(size)) => {
+            (Class::Number, Some(size)) => {
                 let bytes = &seen.cells.data[..count * size as usize];
-                seen.summary.add_numbers(self.class, field.datatype, bytes, &[]);
+                seen.summary.add_numbers(field.datatype, bytes, &[]);
             }
             (_, size) => {
                 for i in 0..count {

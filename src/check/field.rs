@@ -194,10 +194,10 @@ impl Work {
                         }
                     }
                 }
-                (class, size) => {
+                (Class::Number, size) => {
                     let size = size.unwrap_or(1) as usize;
                     let values = &cells.data[range.start * size..range.end * size];
-                    summary.add_numbers(class, field.datatype, values, validity);
+                    summary.add_numbers(field.datatype, values, validity);
                 }
             }
         }
@@ -225,16 +225,13 @@ impl Work {
         let found = |kind, message: String| {
             Problem::new(kind, self.files.path(), message).in_part(format_args!("field `{name}`"))
         };
+        let Some(Values::Integer { min, max, .. }) = &summary.values else {
+            return;
+        };
         if let Some(count) = self.enumeration {
-            let outside = match &summary.values {
-                Some(Values::Signed { min, max, .. }) => {
-                    let beyond = u64::try_from(*max).is_ok_and(|max| max >= count);
-                    beyond
-                        .then_some(*max as i128)
-                        .or((*min < 0).then_some(*min as i128))
-                }
-                Some(Values::Unsigned { max, .. }) => (*max >= count).then_some(*max as i128),
-                _ => None,
+            let outside = match *max >= i128::from(count) {
+                true => Some(max),
+                false => Some(min).filter(|min| **min < 0),
             };
             if let Some(index) = outside {
                 let message = format!(
@@ -244,11 +241,9 @@ impl Work {
                 checker.report(found(Kind::Enumeration, message).noted());
             }
         }
-        if let (Role::Timestamps, Some(Values::Unsigned { min, max, .. })) =
-            (self.files.field.role, &summary.values)
-        {
+        if self.files.field.role == Role::Timestamps {
             let (start, end) = self.shared.info.name.timestamps;
-            if *min < start || *max > end {
+            if *min < i128::from(start) || *max > i128::from(end) {
                 let message = format!(
                     "the cells' timestamps are {min} to {max}, but the fragment's name says {start} to {end}"
                 );

@@ -14,14 +14,13 @@
 //! their type.
 
 use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::scalar::{Scalar, with_integer};
 use std::cmp::Ordering;
 
 /// How the values of a field are compared and summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    Signed,
-    Unsigned,
-    Float,
+    Number,
     Text,
     Opaque,
 }
@@ -29,12 +28,10 @@ pub(super) enum Class {
 impl Class {
     /// The class of the cells of a field.
     pub(super) fn of(datatype: Datatype, cell_val_num: CellValNum) -> Class {
-        let single = cell_val_num == CellValNum::Fixed(1);
         match datatype.kind() {
-            Kind::Signed | Kind::Datetime | Kind::Time if single => Class::Signed,
-            Kind::Unsigned | Kind::Bool if single => Class::Unsigned,
-            Kind::Float if single => Class::Float,
             _ if matches!(datatype, Datatype::Char | Datatype::StringAscii) => Class::Text,
+            Kind::Text | Kind::Bytes => Class::Opaque,
+            _ if cell_val_num == CellValNum::Fixed(1) => Class::Number,
             _ => Class::Opaque,
         }
     }
@@ -45,16 +42,11 @@ impl Class {
 pub(super) enum Values {
     /// `above` is the sum of the positive values and `below` that of the negative ones. They tell whether a
     /// running sum may have saturated on its way.
-    Signed {
-        min: i64,
-        max: i64,
+    Integer {
+        min: i128,
+        max: i128,
         above: i128,
         below: i128,
-    },
-    Unsigned {
-        min: u64,
-        max: u64,
-        sum: u128,
     },
     /// `magnitude` is the sum of absolute values; `odd` is set if there is a NaN or an infinity.
     Float {
@@ -136,107 +128,61 @@ pub(super) fn text_order(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len())
 }
 
-/// Reads a little-endian number.
-macro_rules! number {
-    ($type:ty, $bytes:expr) => {
-        $bytes.first_chunk().map(|bytes| <$type>::from_le_bytes(*bytes))
-    };
-}
-
-/// A value as the widest number of its class; None if `bytes` are too few.
-fn signed(datatype: Datatype, bytes: &[u8]) -> Option<i64> {
-    match datatype.size() {
-        1 => number!(i8, bytes).map(i64::from),
-        2 => number!(i16, bytes).map(i64::from),
-        4 => number!(i32, bytes).map(i64::from),
-        _ => number!(i64, bytes),
-    }
-}
-
-fn unsigned(datatype: Datatype, bytes: &[u8]) -> Option<u64> {
-    match datatype.size() {
-        1 => number!(u8, bytes).map(u64::from),
-        2 => number!(u16, bytes).map(u64::from),
-        4 => number!(u32, bytes).map(u64::from),
-        _ => number!(u64, bytes),
-    }
-}
-
-fn float(datatype: Datatype, bytes: &[u8]) -> Option<f64> {
-    match datatype.size() {
-        4 => number!(f32, bytes).map(f64::from),
-        _ => number!(f64, bytes),
-    }
-}
-
 impl Summary {
     /// Adds cells of one little-endian number each. `validity` has a byte for each cell, or is empty.
-    pub(super) fn add_numbers(&mut self, class: Class, datatype: Datatype, cells: &[u8], validity: &[u8]) {
-        let size = datatype.size().max(1);
-        let mut nulls = 0;
-        let values = cells.chunks_exact(size).enumerate().filter(|(i, _)| {
-            let null = validity.get(*i) == Some(&0);
-            nulls += u64::from(null);
-            !null
-        });
-        let values = values.map(|(_, value)| value);
-        let mut valid = 0;
-        let added = match class {
-            Class::Signed => {
-                let (mut min, mut max, mut above, mut below) = (i64::MAX, i64::MIN, 0i128, 0i128);
-                for value in values.filter_map(|bytes| signed(datatype, bytes)) {
-                    valid += 1;
+    pub(super) fn add_numbers(&mut self, datatype: Datatype, cells: &[u8], validity: &[u8]) {
+        macro_rules! valid {
+            ($type:ty) => {{
+                let values = cells.as_chunks().0.iter().enumerate();
+                let values = values.filter(|(i, _)| validity.get(*i) != Some(&0));
+                values.map(|(_, value)| <$type>::from_le_bytes(*value))
+            }};
+        }
+        macro_rules! integers {
+            ($type:ty) => {{
+                let (mut min, mut max, mut above, mut below) = (<$type>::MAX, <$type>::MIN, 0i128, 0i128);
+                for value in valid!($type) {
                     min = min.min(value);
                     max = max.max(value);
                     above += i128::from(value.max(0));
                     below += i128::from(value.min(0));
                 }
-                Values::Signed {
-                    min,
-                    max,
+                Some(Values::Integer {
+                    min: min.into(),
+                    max: max.into(),
                     above,
                     below,
-                }
-            }
-            Class::Unsigned => {
-                let (mut min, mut max, mut sum) = (u64::MAX, 0, 0u128);
-                for value in values.filter_map(|bytes| unsigned(datatype, bytes)) {
-                    valid += 1;
-                    min = min.min(value);
-                    max = max.max(value);
-                    sum += u128::from(value);
-                }
-                Values::Unsigned { min, max, sum }
-            }
-            Class::Float => {
+                })
+            }};
+        }
+        macro_rules! floats {
+            ($type:ty) => {{
                 let (mut min, mut max, mut sum, mut magnitude, mut odd) =
                     (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0, false);
-                for value in values.filter_map(|bytes| float(datatype, bytes)) {
-                    valid += 1;
+                for value in valid!($type).map(f64::from) {
                     min = value.min(min);
                     max = value.max(max);
                     sum += value;
                     magnitude += value.abs();
                     odd |= !value.is_finite();
                 }
-                Values::Float {
+                Some(Values::Float {
                     min,
                     max,
                     sum,
                     magnitude,
                     odd,
-                }
-            }
-            Class::Text | Class::Opaque => {
-                self.add_validity((cells.len() / size) as u64, validity);
-                return;
-            }
+                })
+            }};
+        }
+        let values = match datatype {
+            Datatype::Float32 => floats!(f32),
+            Datatype::Float64 => floats!(f64),
+            _ => with_integer!(datatype, integers, None),
         };
-        let added = Summary {
-            values: (valid > 0).then_some(added),
-            valid,
-            nulls,
-        };
+        let mut added = Summary::default();
+        added.add_validity((cells.len() / datatype.size()) as u64, validity);
+        added.values = values.filter(|_| added.valid > 0);
         self.merge(added);
     }
 
@@ -280,13 +226,13 @@ impl Summary {
         };
         match (own, other) {
             (
-                Signed {
+                Integer {
                     min,
                     max,
                     above,
                     below,
                 },
-                Signed {
+                Integer {
                     min: other_min,
                     max: other_max,
                     above: other_above,
@@ -297,18 +243,6 @@ impl Summary {
                 *max = other_max.max(*max);
                 *above += other_above;
                 *below += other_below;
-            }
-            (
-                Unsigned { min, max, sum },
-                Unsigned {
-                    min: other_min,
-                    max: other_max,
-                    sum: other_sum,
-                },
-            ) => {
-                *min = other_min.min(*min);
-                *max = other_max.max(*max);
-                *sum += other_sum;
             }
             (
                 Float {
@@ -375,23 +309,16 @@ impl Summary {
                 .then(|| format!("the stored {what} has {length} bytes, which is not the size of a value"))
         };
         match self.values.as_ref()? {
-            Values::Signed { min, max, .. } => {
+            Values::Integer { min, max, .. } => {
                 let actual = if least { min } else { max };
-                match signed(datatype, stored) {
-                    Some(stored) if stored != *actual => differ(stored.to_string(), actual.to_string()),
-                    found => size(found.is_some()),
-                }
-            }
-            Values::Unsigned { min, max, .. } => {
-                let actual = if least { min } else { max };
-                match unsigned(datatype, stored) {
+                match Scalar::read(datatype, stored).and_then(Scalar::integer) {
                     Some(stored) if stored != *actual => differ(stored.to_string(), actual.to_string()),
                     found => size(found.is_some()),
                 }
             }
             Values::Float { min, max, odd, .. } => {
                 let actual = if least { min } else { max };
-                match float(datatype, stored) {
+                match Scalar::read(datatype, stored).map(Scalar::float) {
                     Some(stored) if !odd && stored != *actual => {
                         differ(stored.to_string(), actual.to_string())
                     }
@@ -410,16 +337,18 @@ impl Summary {
     }
 
     /// A message if the stored sum differs from that of the values; None as for [`Summary::wrong_min`].
-    pub(super) fn wrong_sum(&self, stored: [u8; 8]) -> Option<String> {
+    pub(super) fn wrong_sum(&self, datatype: Datatype, stored: [u8; 8]) -> Option<String> {
         let differ = |stored: String, actual: String| {
             Some(format!(
                 "the stored sum is {stored}, but the sum of the values is {actual}"
             ))
         };
-        match &self.values {
-            None => None,
-            Some(Values::Signed { above, below, .. }) => {
-                let (stored, actual) = (i64::from_le_bytes(stored), above + below);
+        match (
+            self.values.as_ref()?,
+            Scalar::read(datatype.sum_type()?, &stored)?,
+        ) {
+            (Values::Integer { above, below, .. }, Scalar::Signed(stored)) => {
+                let actual = above + below;
                 // If the running sum can saturate, its result depends on the order of the values.
                 let exact = *above <= i128::from(i64::MAX) && *below >= i128::from(i64::MIN);
                 match exact && i128::from(stored) != actual {
@@ -427,17 +356,18 @@ impl Summary {
                     false => None,
                 }
             }
-            Some(Values::Unsigned { sum, .. }) => {
-                let (stored, actual) = (u64::from_le_bytes(stored), *sum);
-                match u128::from(stored) != actual.min(u128::from(u64::MAX)) {
+            (Values::Integer { above: actual, .. }, Scalar::Unsigned(stored)) => {
+                match i128::from(stored) != *actual.min(&i128::from(u64::MAX)) {
                     true => differ(stored.to_string(), actual.to_string()),
                     false => None,
                 }
             }
-            Some(Values::Float {
-                sum, magnitude, odd, ..
-            }) => {
-                let stored = f64::from_le_bytes(stored);
+            (
+                Values::Float {
+                    sum, magnitude, odd, ..
+                },
+                Scalar::Float64(stored),
+            ) => {
                 // The rounding error depends on the order of the values, and grows with their number.
                 let tolerance = magnitude * (self.valid as f64 + 2.0) * f64::EPSILON;
                 let close = (stored - sum).abs() <= tolerance;
@@ -446,7 +376,7 @@ impl Summary {
                     false => differ(stored.to_string(), sum.to_string()),
                 }
             }
-            Some(Values::Text { .. }) => None,
+            _ => None,
         }
     }
 
@@ -465,11 +395,11 @@ impl Summary {
 mod tests {
     use super::*;
 
-    const INT16: (Class, Datatype) = (Class::Signed, Datatype::Int16);
+    const INT16: Datatype = Datatype::Int16;
 
-    fn numbers((class, datatype): (Class, Datatype), cells: &[u8], validity: &[u8]) -> Summary {
+    fn numbers(datatype: Datatype, cells: &[u8], validity: &[u8]) -> Summary {
         let mut summary = Summary::default();
-        summary.add_numbers(class, datatype, cells, validity);
+        summary.add_numbers(datatype, cells, validity);
         summary
     }
 
@@ -491,8 +421,8 @@ mod tests {
                 .unwrap()
                 .contains("0 bytes")
         );
-        assert_eq!(summary.wrong_sum((-1i64).to_le_bytes()), None);
-        assert!(summary.wrong_sum(499i64.to_le_bytes()).is_some());
+        assert_eq!(summary.wrong_sum(INT16, (-1i64).to_le_bytes()), None);
+        assert!(summary.wrong_sum(INT16, 499i64.to_le_bytes()).is_some());
         assert_eq!(summary.wrong_null_count(1), None);
         assert!(summary.wrong_null_count(0).is_some());
         let nothing = numbers(INT16, &[0; 4], &[0, 0]);
@@ -503,29 +433,47 @@ mod tests {
     fn sums_stick_at_their_bounds() {
         let sum = |values: &[i64]| {
             let cells: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            numbers((Class::Signed, Datatype::Int64), &cells, &[])
+            numbers(Datatype::Int64, &cells, &[])
         };
         // Whether it stuck before the negative ones came is not to be known.
-        assert_eq!(sum(&[i64::MAX, 1, -5]).wrong_sum(i64::MAX.to_le_bytes()), None);
-        assert!(sum(&[i64::MAX - 1, 1]).wrong_sum(5i64.to_le_bytes()).is_some());
+        assert_eq!(
+            sum(&[i64::MAX, 1, -5]).wrong_sum(Datatype::Int64, i64::MAX.to_le_bytes()),
+            None
+        );
+        assert!(
+            sum(&[i64::MAX - 1, 1])
+                .wrong_sum(Datatype::Int64, 5i64.to_le_bytes())
+                .is_some()
+        );
         let cells = [u64::MAX, 7].map(u64::to_le_bytes);
-        let unsigned = numbers((Class::Unsigned, Datatype::Uint64), cells.as_flattened(), &[]);
-        assert_eq!(unsigned.wrong_sum(u64::MAX.to_le_bytes()), None);
-        assert!(unsigned.wrong_sum(6u64.to_le_bytes()).is_some());
+        let unsigned = numbers(Datatype::Uint64, cells.as_flattened(), &[]);
+        assert_eq!(unsigned.wrong_sum(Datatype::Uint64, u64::MAX.to_le_bytes()), None);
+        assert!(unsigned.wrong_sum(Datatype::Uint64, 6u64.to_le_bytes()).is_some());
     }
 
     #[test]
     fn sums_of_floats_may_be_rounded() {
         let sum = |values: &[f64]| {
             let cells: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-            numbers((Class::Float, Datatype::Float64), &cells, &[])
+            numbers(Datatype::Float64, &cells, &[])
         };
         let summary = sum(&[0.1, 0.2, 0.3]);
-        assert_eq!(summary.wrong_sum(((0.3 + 0.2) + 0.1f64).to_le_bytes()), None);
-        assert!(summary.wrong_sum(0.600_001f64.to_le_bytes()).is_some());
-        assert!(summary.wrong_sum(f64::NAN.to_le_bytes()).is_some());
+        assert_eq!(
+            summary.wrong_sum(Datatype::Float64, ((0.3 + 0.2) + 0.1f64).to_le_bytes()),
+            None
+        );
+        assert!(
+            summary
+                .wrong_sum(Datatype::Float64, 0.600_001f64.to_le_bytes())
+                .is_some()
+        );
+        assert!(
+            summary
+                .wrong_sum(Datatype::Float64, f64::NAN.to_le_bytes())
+                .is_some()
+        );
         let odd = sum(&[f64::NAN, 1.0]);
-        assert_eq!(odd.wrong_sum(5f64.to_le_bytes()), None);
+        assert_eq!(odd.wrong_sum(Datatype::Float64, 5f64.to_le_bytes()), None);
         assert_eq!(odd.wrong_min(Datatype::Float64, &9f64.to_le_bytes()), None);
         let zero = sum(&[-0.0]);
         assert_eq!(zero.wrong_min(Datatype::Float64, &0f64.to_le_bytes()), None);

@@ -56,7 +56,7 @@ impl Stored {
             let empty = section.content.is_empty();
             (!empty).then_some(section)
         };
-        if matches!(class, Class::Signed | Class::Unsigned | Class::Float) && !lossy {
+        if class == Class::Number && !lossy {
             stored.sums = numbers(TileListKey::Sums);
         }
         if field.nullable && class != Class::Opaque && !garbage {
@@ -92,7 +92,9 @@ impl Stored {
         }
         if let Some(sums) = &self.sums {
             let sum = sums.content.get(index);
-            let wrong = sum.map_or_else(missing, |sum| summary.wrong(|s| s.wrong_sum(sum.to_le_bytes())));
+            let datatype = self.field.datatype;
+            let wrong = |sum: &u64| summary.wrong(|s| s.wrong_sum(datatype, sum.to_le_bytes()));
+            let wrong = sum.map_or_else(missing, wrong);
             report(sums.offset, wrong);
         }
         if let Some(counts) = &self.null_counts {
@@ -118,7 +120,7 @@ impl Stored {
             wrong.extend(summary.wrong(|s| s.wrong_max(datatype, &stored.max)));
         }
         if self.sums.is_some() {
-            wrong.extend(summary.wrong(|s| s.wrong_sum(stored.sum)));
+            wrong.extend(summary.wrong(|s| s.wrong_sum(datatype, stored.sum)));
         }
         if self.null_counts.is_some() {
             wrong.extend(summary.wrong(|s| s.wrong_null_count(stored.null_count)));
