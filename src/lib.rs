@@ -101,4 +101,4 @@ pub use filter::EncryptionKey;
 pub use format::name::TimestampedName;
 #[cfg(feature = "remote")]
 pub use storage::remote::store::StoreOptions;
-pub use view::{DimRange, Role, Value, View, ViewBuilder, ViewField};
+pub use view::{DimRange, Field, Role, Value, View, ViewBuilder};

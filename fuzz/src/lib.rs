@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiledbfs::internals::array::cell_slice::CellSlice;
 use tiledbfs::internals::array::condition::ViewCondition;
-use tiledbfs::internals::array::field::{Field, Role};
+use tiledbfs::internals::array::field::{Role, StoredField};
 use tiledbfs::internals::array::geometry::Geometry;
 use tiledbfs::internals::array::group::replay;
 use tiledbfs::internals::cursor::Cursor;
@@ -174,7 +174,7 @@ pub fn fragment_metadata(data: &[u8]) {
                 };
                 render(&json::footer::footer_json(&footer, &schema, position, &NO_TILES));
                 render(&json::fields::by_field(
-                    &json::fields::stored_fields(&schema, &footer.slots),
+                    &json::fields::keyed_fields(&schema, &footer.slots),
                     |_| false.into(),
                 ));
             }
@@ -283,7 +283,7 @@ pub fn condition(data: &[u8]) {
         has_timestamps: true,
         has_delete_metadata: false,
     };
-    let mut fields = Field::all(&schema, &slots, false);
+    let mut fields = StoredField::all(&schema, &slots, false);
     let mut number = 0;
     fields.retain(|field| {
         number += 1;

@@ -2,7 +2,7 @@
 
 use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
-use super::field::Field;
+use super::field::StoredField;
 use super::field_files::overflow;
 use super::fragment_info::FragmentInfo;
 use super::read_bytes::ReadBytes;
@@ -120,7 +120,7 @@ pub struct FragmentCells {
 
 impl FragmentCells {
     /// The cells of `field`, one of `info.fields`.
-    pub fn new(info: Arc<FragmentInfo>, field: Field) -> Self {
+    pub fn new(info: Arc<FragmentInfo>, field: StoredField) -> Self {
         FragmentCells {
             count: info.geometry.cell_num,
             column: Column::new(info, field),
@@ -178,7 +178,7 @@ impl FragmentCells {
     }
 
     /// The field.
-    pub fn field(&self) -> &Field {
+    pub fn field(&self) -> &StoredField {
         self.column.field()
     }
 

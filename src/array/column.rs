@@ -1,7 +1,7 @@
 //! A field of a fragment as seekable sequences of bytes (values, offsets, validity) of all tiles or of one.
 
 use super::cache::Keep;
-use super::field::Field;
+use super::field::StoredField;
 use super::field_files::{FieldFiles, Tile, missing, overflow};
 use super::fragment_info::{FragmentInfo, incomplete};
 use super::reopened::Reopened;
@@ -43,7 +43,7 @@ impl Content {
 #[derive(Clone)]
 pub struct Column {
     info: Arc<FragmentInfo>,
-    field: Field,
+    field: StoredField,
     hold: bool,
 }
 
@@ -52,7 +52,7 @@ const DATA_FILE: u64 = u64::MAX;
 
 impl Column {
     /// The column of `field`, one of `info.fields`.
-    pub fn new(info: Arc<FragmentInfo>, field: Field) -> Self {
+    pub fn new(info: Arc<FragmentInfo>, field: StoredField) -> Self {
         Column {
             info,
             field,
@@ -72,7 +72,7 @@ impl Column {
     }
 
     /// The field.
-    pub fn field(&self) -> &Field {
+    pub fn field(&self) -> &StoredField {
         &self.field
     }
 

@@ -8,11 +8,12 @@
 //! of a field that the fragment lacks clears the whole bitmap, whatever the mode.
 
 use super::cell_slice::CellSlice;
-use super::field::{Field, Role};
+use super::field::{Role, StoredField};
 use crate::error::{Error, Result};
 use crate::format::condition::{self, Condition};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enums::{Combination, ConditionOp};
+use crate::format::field::{Field, Form, Role as FieldRole, Stored};
 use crate::format::scalar::with_number;
 use crate::format::schema::Schema;
 use std::collections::{HashMap, HashSet};
@@ -23,7 +24,7 @@ use std::sync::Arc;
 pub struct ViewCondition {
     /// In the order of the stored nodes: a combination stands before its children.
     nodes: Vec<Node>,
-    fields: Vec<ConditionField>,
+    fields: Vec<Field>,
     /// The most combinations inside each other.
     depth: usize,
 }
@@ -31,14 +32,6 @@ pub struct ViewCondition {
 /// About how much memory the bitmaps of one evaluation may take, in bytes. A deep condition needs a bitmap
 /// for each level, so it is evaluated on fewer cells at a time.
 const BITMAPS: usize = 8 << 20;
-
-/// A field in a condition.
-#[derive(Debug)]
-struct ConditionField {
-    name: Vec<u8>,
-    is_attribute: bool,
-    of: Type,
-}
 
 /// A condition on the cells of one fragment.
 #[derive(Debug)]
@@ -164,10 +157,10 @@ impl ViewCondition {
     ///
     /// Fails if libtiledb misreads the array: a fixed-size attribute had another type or nullability when the
     /// fragment was written.
-    pub fn bind(self: &Arc<Self>, fields: &[Field], until: Option<u64>) -> Result<BoundCondition> {
+    pub fn bind(self: &Arc<Self>, fields: &[StoredField], until: Option<u64>) -> Result<BoundCondition> {
         let mut used = Vec::new();
         let columns = self.fields.iter().map(|field| {
-            Ok(field.find(fields)?.map(|at| {
+            Ok(find(field, fields)?.map(|at| {
                 used.push(at);
                 used.len() - 1
             }))
@@ -190,57 +183,33 @@ impl ViewCondition {
     }
 }
 
-impl ConditionField {
-    fn new(name: &[u8], view: &Schema) -> Result<ConditionField> {
-        let attribute = view.attribute(name).map(|a| Type {
-            datatype: a.datatype,
-            cells: a.cell_val_num,
-            nullable: a.nullable,
-        });
-        let dimension = || {
-            view.dimension(name).map(|d| Type {
-                datatype: d.datatype,
-                cells: d.cell_val_num,
-                nullable: false,
-            })
+/// The index of `wanted` among the fields of a fragment. None if the fragment lacks it. Fails if it has
+/// another type.
+fn find(wanted: &Field, fields: &[StoredField]) -> Result<Option<usize>> {
+    let same_field = |field: &&StoredField| {
+        let same_role = match wanted.role {
+            FieldRole::Attribute(_) => matches!(field.role, Role::Attribute(_)),
+            FieldRole::Dimension(_) => {
+                matches!(field.role, Role::Dimension(_) | Role::ZippedDimension(_))
+            }
         };
-        Ok(ConditionField {
-            name: name.to_vec(),
-            is_attribute: attribute.is_some(),
-            of: attribute
-                .or_else(dimension)
-                .ok_or_else(|| Error::corrupt("the schema has no such field"))?,
-        })
-    }
-
-    /// The index among the fields of a fragment. None if the field is missing, or var-sized only in the
-    /// fragment or only in the view. Fails if it has another type.
-    fn find(&self, fields: &[Field]) -> Result<Option<usize>> {
-        let same_field = |field: &&Field| {
-            let role = match self.is_attribute {
-                true => matches!(field.role, Role::Attribute(_)),
-                false => matches!(field.role, Role::Dimension(_) | Role::ZippedDimension(_)),
-            };
-            role && field.name == self.name && field.cell_val_num.is_var() == self.of.cells.is_var()
-        };
-        let mut found = fields.iter().enumerate();
-        let Some((at, field)) = found.find(|(_, field)| same_field(field)) else {
-            return Ok(None);
-        };
-        let stored = Type {
-            datatype: field.datatype,
-            cells: field.cell_val_num,
-            nullable: field.nullable,
-        };
-        if stored == self.of || stored.cells.is_var() && stored.nullable == self.of.nullable {
-            return Ok(Some(at));
+        same_role && field.name == wanted.name
+    };
+    let mut found = fields.iter().enumerate();
+    let found = found.find(|(_, field)| same_field(field));
+    let form = wanted.form();
+    match Stored::of(found.map(|found| (found, found.1.form())), form) {
+        Stored::Nothing => Ok(None),
+        Stored::Same((at, _)) => Ok(Some(at)),
+        // Bytes of any length are compared whatever their type is.
+        Stored::Other((at, field), _) if form.cell_val_num.is_var() && field.nullable == form.nullable => {
+            Ok(Some(at))
         }
-        let message = format!(
-            "its type is {}, but was {} when the fragment was written",
-            self.of.name(),
-            stored.name()
-        );
-        Err(Error::corrupt(message).in_part(field_part(&self.name)))
+        Stored::Other((_, field), _) => {
+            let stored = field.form();
+            let message = format!("its type is {form}, but was {stored} when the fragment was written");
+            Err(Error::corrupt(message).in_part(field_part(&wanted.name)))
+        }
     }
 }
 
@@ -456,58 +425,32 @@ fn each_text(
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Type {
-    datatype: Datatype,
-    cells: CellValNum,
-    nullable: bool,
-}
-
-impl Type {
-    /// Bytes of a cell; None if var-sized.
-    fn size(self) -> Option<usize> {
-        let size = self.cells.cell_size(self.datatype)?;
-        usize::try_from(size).ok()
-    }
-
-    fn is_text(self) -> bool {
-        use Datatype::{Char, StringAscii, StringUtf8};
-        matches!(self.datatype, Char | StringAscii | StringUtf8)
-    }
-
-    /// The type in messages.
-    fn name(self) -> String {
-        let cells = match self.cells {
-            CellValNum::Var => " of any length".to_owned(),
-            CellValNum::Fixed(1) => String::new(),
-            CellValNum::Fixed(n) => format!(" x {n}"),
-        };
-        let null = if self.nullable { ", nullable" } else { "" };
-        format!("{}{cells}{null}", self.datatype.name())
-    }
+fn is_text(datatype: Datatype) -> bool {
+    use Datatype::{Char, StringAscii, StringUtf8};
+    matches!(datatype, Char | StringAscii | StringUtf8)
 }
 
 /// The fields of a condition, each once.
 struct Fields<'a> {
     view: &'a Schema,
-    list: Vec<ConditionField>,
+    list: Vec<Field>,
     indexes: HashMap<&'a [u8], usize>,
 }
 
 impl<'a> Fields<'a> {
     /// The index of the field, and its type.
-    fn find(&mut self, name: &'a [u8]) -> Result<(usize, Type)> {
+    fn find(&mut self, name: &'a [u8]) -> Result<(usize, Form)> {
         let index = match self.indexes.get(name) {
             Some(index) => *index,
             None => {
-                self.list.push(ConditionField::new(name, self.view)?);
+                let field = self.view.field_named(name);
+                self.list
+                    .push(field.ok_or_else(|| Error::corrupt("the schema has no such field"))?);
                 self.indexes.insert(name, self.list.len() - 1);
                 self.list.len() - 1
             }
         };
-        let field = self.list.get(index);
-        let field = field.ok_or_else(|| Error::internal("a field of the condition is missing"))?;
-        Ok((index, field.of))
+        Ok((index, self.list[index].form()))
     }
 }
 
@@ -528,24 +471,21 @@ fn field_part(name: &[u8]) -> String {
 }
 
 /// The comparison of values of a type with a constant.
-fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test> {
-    let size = of.size();
+fn test(of: Form, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test> {
+    let size = of.cell_size().map(|size| size as usize);
     let numeric = !matches!(of.datatype.kind(), Kind::Text | Kind::Bytes);
-    let one = of.cells == CellValNum::Fixed(1);
-    if !(of.is_text() || numeric && one) {
+    let one = of.cell_val_num == CellValNum::Fixed(1);
+    if !(is_text(of.datatype) || numeric && one) {
         return Err(Error::unsupported(format!(
-            "no condition can be evaluated on values of type {}",
-            of.name()
+            "no condition can be evaluated on values of type {of}"
         )));
     }
     let wrong_size = |length: usize| match (value.is_empty(), length) {
         (true, _) => Error::corrupt(format!(
-            "a null test on values of type {}, which are never null",
-            of.name()
+            "a null test on values of type {of}, which are never null"
         )),
         (false, _) => Error::corrupt(format!(
-            "the constant has {length} bytes, which does not fit values of type {}",
-            of.name()
+            "the constant has {length} bytes, which does not fit values of type {of}"
         )),
     };
     let op = match op {
@@ -592,7 +532,7 @@ fn test(of: Type, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
             op,
             value: value.first().copied().unwrap_or(0).cast_signed(),
         },
-        _ if of.is_text() => Test::Text {
+        _ if is_text(of.datatype) => Test::Text {
             size,
             op,
             value: value.to_vec(),

@@ -2,6 +2,7 @@
 
 use crate::filter::{EncryptionKey, TileCodec};
 use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::field::Form;
 use crate::format::fragment::Slots;
 use crate::format::name::Part;
 use crate::format::pipeline::{Codec, Filter, Pipeline};
@@ -28,7 +29,7 @@ pub enum Role {
 
 /// A field of a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub struct StoredField {
     /// Its name as stored; internal fields have TileDB's names.
     pub name: Vec<u8>,
     /// What it is.
@@ -43,18 +44,22 @@ pub struct Field {
     pub slot: usize,
 }
 
-impl Field {
+impl StoredField {
     /// The fields of a fragment with this schema and numbering, in the order of their slots; dimensions
     /// inside zipped coordinates come last.
-    pub fn all(schema: &Schema, slots: &Slots, dense: bool) -> Vec<Field> {
-        let attributes = schema.attributes.iter().enumerate().map(|(i, attribute)| Field {
-            name: attribute.name.clone(),
-            role: Role::Attribute(i),
-            datatype: attribute.datatype,
-            cell_val_num: attribute.cell_val_num,
-            nullable: attribute.nullable,
-            slot: slots.attribute(i),
-        });
+    pub fn all(schema: &Schema, slots: &Slots, dense: bool) -> Vec<StoredField> {
+        let attributes = schema
+            .attributes
+            .iter()
+            .enumerate()
+            .map(|(i, attribute)| StoredField {
+                name: attribute.name.clone(),
+                role: Role::Attribute(i),
+                datatype: attribute.datatype,
+                cell_val_num: attribute.cell_val_num,
+                nullable: attribute.nullable,
+                slot: slots.attribute(i),
+            });
         const OTHERS: usize = 4;
         let mut fields = Vec::with_capacity(attributes.len() + schema.dimensions.len() + OTHERS);
         fields.extend(attributes);
@@ -62,19 +67,23 @@ impl Field {
             return fields;
         }
         let dimensions = || {
-            schema.dimensions.iter().enumerate().map(|(i, dimension)| Field {
-                name: dimension.name.clone(),
-                role: slots
-                    .dimension(i)
-                    .map_or(Role::ZippedDimension(i), |_| Role::Dimension(i)),
-                datatype: dimension.datatype,
-                cell_val_num: dimension.cell_val_num,
-                nullable: false,
-                slot: slots.dimension(i).unwrap_or(slots.coords()),
-            })
+            schema
+                .dimensions
+                .iter()
+                .enumerate()
+                .map(|(i, dimension)| StoredField {
+                    name: dimension.name.clone(),
+                    role: slots
+                        .dimension(i)
+                        .map_or(Role::ZippedDimension(i), |_| Role::Dimension(i)),
+                    datatype: dimension.datatype,
+                    cell_val_num: dimension.cell_val_num,
+                    nullable: false,
+                    slot: slots.dimension(i).unwrap_or(slots.coords()),
+                })
         };
         if slots.version < 5 {
-            fields.push(Field {
+            fields.push(StoredField {
                 name: b"__coords".to_vec(),
                 role: Role::Coordinates,
                 datatype: schema.dimensions.first().map_or(Datatype::Int32, |d| d.datatype),
@@ -98,7 +107,7 @@ impl Field {
             ),
         ];
         fields.extend(internal.into_iter().filter_map(|(role, slot, name)| {
-            Some(Field {
+            Some(StoredField {
                 name: name.as_bytes().to_vec(),
                 role,
                 datatype: Datatype::Uint64,
@@ -108,6 +117,15 @@ impl Field {
             })
         }));
         fields
+    }
+
+    /// What its stored bytes depend on.
+    pub fn form(&self) -> Form {
+        Form {
+            datatype: self.datatype,
+            cell_val_num: self.cell_val_num,
+            nullable: self.nullable,
+        }
     }
 
     /// Bytes of a cell; None when var-sized. For a dimension inside zipped coordinates, those of its own

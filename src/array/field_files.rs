@@ -1,7 +1,7 @@
 //! The open files of a field of a fragment, and the tiles in them.
 
 use super::cache::Keep;
-use super::field::{Field, Role};
+use super::field::{Role, StoredField};
 use super::fragment_info::FragmentInfo;
 use super::geometry::Geometry;
 use super::sink::Sink;
@@ -59,7 +59,7 @@ impl FieldFiles {
     /// The given open files of `field`, one of `info.fields`.
     pub fn new(
         info: &FragmentInfo,
-        field: &Field,
+        field: &StoredField,
         fixed: Option<TileFile>,
         var: Option<TileFile>,
         validity: Option<TileFile>,

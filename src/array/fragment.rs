@@ -1,7 +1,7 @@
 //! A fragment: finds and reads its footer and its schema.
 
 use super::engine::Engine;
-use super::field::{Field, Writer};
+use super::field::{StoredField, Writer};
 use super::fragment_info::{FragmentInfo, FragmentMetadata, METADATA_FILE, incomplete};
 use super::geometry::Geometry;
 use super::repeated_footers::RepeatedFooters;
@@ -420,7 +420,7 @@ impl Fragment {
             path: self.path.clone(),
             name: self.name.clone(),
             stored: OnceLock::new(),
-            fields: Field::all(&schema, &slots, dense),
+            fields: StoredField::all(&schema, &slots, dense),
             schema,
             schema_name,
             dense,

@@ -1,12 +1,13 @@
 //! The metadata of a fragment, and the paths of its files.
 
 use super::engine::Engine;
-use super::field::{Field, Role, Writer};
+use super::field::{Role, StoredField, Writer};
 use super::generic_body::GenericBody;
 use super::geometry::Geometry;
 use super::stored_list::StoredList;
 use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::field::{Field, Role as FieldRole, Stored};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, LegacyMetadata, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
@@ -51,7 +52,7 @@ pub struct FragmentInfo {
     /// The numbering of the fields.
     pub slots: Slots,
     /// The fields.
-    pub fields: Vec<Field>,
+    pub fields: Vec<StoredField>,
     /// The writer.
     pub writer: Writer,
     /// Bytes of the metadata file.
@@ -134,16 +135,29 @@ impl FragmentInfo {
     }
 
     /// The field of attribute `index` of its schema.
-    pub fn attribute(&self, index: usize) -> Option<&Field> {
+    pub fn attribute(&self, index: usize) -> Option<&StoredField> {
         // Attributes come first, in their order.
         let field = self.fields.get(index);
         field.filter(|field| field.role == Role::Attribute(index))
     }
 
     /// The field of dimension `index`, in files of its own or zipped. None in dense fragments.
-    pub fn dimension(&self, index: usize) -> Option<&Field> {
+    pub fn dimension(&self, index: usize) -> Option<&StoredField> {
         let mut others = self.fields.iter().skip(self.schema.attributes.len());
         others.find(|field| [Role::Dimension(index), Role::ZippedDimension(index)].contains(&field.role))
+    }
+
+    /// What the fragment has of a field of the array.
+    pub fn stored_as(&self, wanted: &Field) -> Stored<&StoredField> {
+        let found = match wanted.role {
+            FieldRole::Dimension(i) => self.dimension(i),
+            FieldRole::Attribute(_) => {
+                let index = self.schema.attribute_index(&wanted.name);
+                index.and_then(|index| self.attribute(index))
+            }
+        };
+        let found = found.filter(|found| self.stores(found));
+        Stored::of(found.map(|found| (found, found.form())), wanted.form())
     }
 
     /// The path of the metadata file, relative to the source.
@@ -170,13 +184,13 @@ impl FragmentInfo {
     }
 
     /// Whether the fragment has values of `field`. A write may leave out fields; they have no file.
-    pub fn stores(&self, field: &Field) -> bool {
+    pub fn stores(&self, field: &StoredField) -> bool {
         self.geometry.tile_num == 0 || self.file_size(field.slot, Part::Fixed) > 0
     }
 
     /// The path of one of a field's files, relative to the source. `Corrupt` if the name is no plain file
     /// name.
-    pub fn file_path(&self, field: &Field, part: Part) -> Result<PathBuf> {
+    pub fn file_path(&self, field: &StoredField, part: Part) -> Result<PathBuf> {
         let base = field.file_base();
         let internal = !matches!(field.role, Role::Attribute(_) | Role::Dimension(_));
         let index_name = field.index_name();

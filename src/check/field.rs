@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::statistics::{Class, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
-use crate::array::field::{Field, Role};
+use crate::array::field::{Role, StoredField};
 use crate::array::field_files::Tile;
 use crate::array::grid::{TileGrid, Window};
 use crate::error::Result;
@@ -52,7 +52,7 @@ struct Total {
 }
 
 /// Makes the jobs that check the tiles of `field`.
-pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
+pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: StoredField) {
     checker.tally.columns.add(1);
     let info = &shared.info;
     let files = Files::open(checker, info, &field);
@@ -80,7 +80,7 @@ pub(super) fn check(checker: &Checker, shared: Arc<Shared>, field: Field) {
 /// The number of values in the enumeration of a field. The enumeration is that of the newest schema that has
 /// the attribute, as for readers: it may have been extended since the fragment was written, and the attribute
 /// may have been dropped since.
-fn enumeration(shared: &Shared, field: &Field) -> Option<u64> {
+fn enumeration(shared: &Shared, field: &StoredField) -> Option<u64> {
     let Role::Attribute(i) = field.role else {
         return None;
     };

@@ -3,7 +3,7 @@
 use super::{Checker, Kind, Problem};
 use crate::array::cache::Keep;
 use crate::array::column::Column;
-use crate::array::field::{Field, Role};
+use crate::array::field::{Role, StoredField};
 use crate::array::field_files::{FieldFiles, Tile};
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::sink::Sink;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The files of one field, open.
 pub(super) struct Files {
     /// The field.
-    pub field: Field,
+    pub field: StoredField,
     info: Arc<FragmentInfo>,
     files: FieldFiles,
     /// Whether it is a dimension inside zipped coordinates. Errors of their file are reported once, for the
@@ -32,7 +32,7 @@ fn overflow() -> Error {
 impl Files {
     /// Opens the files of `field`. Reports files that are missing, or whose length is not that in the
     /// metadata.
-    pub(super) fn open(checker: &Checker, info: &Arc<FragmentInfo>, field: &Field) -> Files {
+    pub(super) fn open(checker: &Checker, info: &Arc<FragmentInfo>, field: &StoredField) -> Files {
         let column = Column::new(info.clone(), field.clone());
         let var = field.cell_val_num.is_var();
         let inside = matches!(field.role, Role::ZippedDimension(_));

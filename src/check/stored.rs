@@ -3,7 +3,7 @@
 use super::shared::Shared;
 use super::statistics::{Class, Summaries};
 use super::{Checker, Kind, Problem};
-use crate::array::field::{Field, Role};
+use crate::array::field::{Role, StoredField};
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::tile_list::TileListKey;
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::format::fragment::sections::parse_u64_list;
 
 /// The stored statistics of one field; None for those that are missing or known to be meaningless.
 pub(super) struct Stored {
-    field: Field,
+    field: StoredField,
     bounds: Option<(Section<MinMax>, Section<MinMax>)>,
     sums: Option<Section<Vec<u64>>>,
     null_counts: Option<Section<Vec<u64>>>,
@@ -28,7 +28,7 @@ struct Section<T> {
 impl Stored {
     /// Reads the lists of a field. Lists that cannot be read are left out: the check of the fragment
     /// reports them.
-    pub(super) fn read(info: &FragmentInfo, field: &Field) -> Stored {
+    pub(super) fn read(info: &FragmentInfo, field: &StoredField) -> Stored {
         let mut stored = Stored {
             field: field.clone(),
             bounds: None,

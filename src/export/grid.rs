@@ -34,10 +34,10 @@ use crate::array::cells::Cells;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range as Bounds;
-use crate::format::schema::{Attribute, DimensionLabel};
+use crate::format::schema::DimensionLabel;
 use crate::names;
 use crate::view::labels::AxisLabel;
-use crate::view::{Role, View, ViewField};
+use crate::view::{Field, Role, View};
 use attributes::{add, flags, is_packed, joined, of_array, units};
 pub(super) use naming::made_up;
 use std::collections::{HashMap, HashSet};
@@ -142,29 +142,27 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 /// and so do dates (not-a-time). Other numbers have one if cells may be null, or if the type has more than 8 bits
 /// and the fragments together leave a hole: `covered` is [`View::is_covered`]. BOOL and text have none, because all their
 /// values mean something, nor does a fill of several different values.
-pub fn fill_value(attribute: &Attribute, covered: bool) -> Option<Vec<u8>> {
-    let datatype = attribute.datatype;
-    let size = datatype.size();
-    let missing = match datatype.kind() {
+pub fn fill_value(field: &Field, covered: bool) -> Option<Vec<u8>> {
+    let missing = match field.datatype.kind() {
         Kind::Datetime => return Some(NOT_A_TIME.to_le_bytes().to_vec()),
         Kind::Float => true,
-        Kind::Signed | Kind::Unsigned | Kind::Time => attribute.nullable || !covered && size > 1,
+        Kind::Signed | Kind::Unsigned | Kind::Time => field.nullable || !covered && field.datatype.size() > 1,
         Kind::Bool | Kind::Text | Kind::Bytes => false,
     };
-    one_value(attribute).filter(|_| missing)
+    one_value(field).filter(|_| missing)
 }
 
 /// The value of an attribute's fill; None if there are several.
-fn one_value(attribute: &Attribute) -> Option<Vec<u8>> {
-    let mut values = attribute.fill_value.chunks_exact(attribute.datatype.size());
+fn one_value(field: &Field) -> Option<Vec<u8>> {
+    let mut values = field.fill_value.chunks_exact(field.datatype.size());
     let first = values.next()?;
     values.all(|value| value == first).then(|| first.to_vec())
 }
 
 /// The fill that an attribute has unless it is given another.
-fn fill_of_type(attribute: &Attribute) -> Vec<u8> {
-    let fill = attribute.datatype.default_fill();
-    fill.repeat(attribute.fill_value.len() / fill.len())
+fn fill_of_type(field: &Field) -> Vec<u8> {
+    let fill = field.datatype.default_fill();
+    fill.repeat(field.fill_value.len() / fill.len())
 }
 
 impl Entry for Grid {
@@ -221,38 +219,34 @@ impl Grid {
             if unfit(shown, naming).is_some() || view.unreadable(field)?.is_some() {
                 continue;
             }
-            let attribute = match shown.role {
-                Role::Dimension(i) => {
-                    let mut axis = Variable::new(name, VariableKind::Axis(i), field, datatype);
-                    axis.unit = Unit::of(shown.datatype);
-                    match region.get(i).is_some_and(|bounds| axis.fits(bounds)) {
-                        true => axis.attributes = units(shown.datatype),
-                        false => axis.unit = None,
-                    }
-                    add(&mut axis, &metadata.fields[field], naming);
-                    variables.push(axis);
-                    continue;
+            if let Role::Dimension(i) = shown.role {
+                let mut axis = Variable::new(name, VariableKind::Axis(i), field, datatype);
+                axis.unit = Unit::of(shown.datatype);
+                match region.get(i).is_some_and(|bounds| axis.fits(bounds)) {
+                    true => axis.attributes = units(shown.datatype),
+                    false => axis.unit = None,
                 }
-                Role::Attribute(i) => view.schema().attributes.get(i),
-            };
-            let Some(attribute) = attribute else { continue };
+                add(&mut axis, &metadata.fields[field], naming);
+                variables.push(axis);
+                continue;
+            }
             let mut variable = Variable::new(name, VariableKind::Values, field, datatype);
             variable.number = number;
             variable.unit = Unit::of(shown.datatype);
             variable.attributes = units(shown.datatype);
-            variable.attributes.extend(flags(view, attribute, datatype)?);
+            variable.attributes.extend(flags(view, shown, datatype)?);
             let suffix = inner_suffix(datatype, number);
             variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, &mut taken), number));
-            let mut fill = attribute.fill_value.clone();
+            let mut fill = shown.fill_value.clone();
             convert(variable.unit, datatype, &mut fill);
-            variable.fill = null(attribute, fill);
-            variable.fill_value = fill_value(attribute, covered);
+            variable.fill = null(shown, fill);
+            variable.fill_value = fill_value(shown, covered);
             let described = &metadata.fields[field];
-            if is_packed(described) && attribute.fill_value != fill_of_type(attribute) {
+            if is_packed(described) && shown.fill_value != fill_of_type(shown) {
                 // Floats in any case: to tell what is missing makes nothing worse.
-                variable.fill_value = one_value(attribute);
+                variable.fill_value = one_value(shown);
             }
-            if !attribute.nullable {
+            if !shown.nullable {
                 add(&mut variable, described, naming);
                 variables.push(variable);
                 continue;
@@ -265,7 +259,7 @@ impl Grid {
                 .push(("ancillary_variables".to_owned(), ancillary));
             add(&mut variable, described, naming);
             let mut validity = Variable::new(validity, VariableKind::Validity, field, Datatype::Uint8);
-            validity.fill = vec![u8::from(attribute.fill_value_valid)];
+            validity.fill = vec![u8::from(shown.fill_value_valid)];
             variables.extend([variable, validity]);
         }
         if !auxiliary.is_empty() {
@@ -382,19 +376,18 @@ impl Variable {
 pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
     let missing = || Error::not_found(format!("field {field} is not an attribute that a grid can have"));
     let shown = view.fields().get(field).ok_or_else(missing)?;
-    let (Role::Attribute(index), Some((datatype, number))) = (shown.role, exported(shown)) else {
+    let (Role::Attribute(_), Some((datatype, number))) = (shown.role, exported(shown)) else {
         return Err(missing());
     };
-    let attribute = view.schema().attributes.get(index).ok_or_else(missing)?;
     let mut variable = Variable::new(String::new(), VariableKind::Values, field, datatype);
     variable.number = number;
-    variable.nullable = attribute.nullable;
-    variable.fill = null(attribute, attribute.fill_value.clone());
+    variable.nullable = shown.nullable;
+    variable.fill = null(shown, shown.fill_value.clone());
     variable.open(view)
 }
 
 /// Type and number of the values in a cell of a grid. None if grids leave the field out.
-pub(super) fn exported(field: &ViewField) -> Option<(Datatype, u64)> {
+pub(super) fn exported(field: &Field) -> Option<(Datatype, u64)> {
     exported_as(field.datatype, field.cell_val_num)
 }
 
@@ -412,7 +405,7 @@ fn exported_as(stored: Datatype, cell_val_num: CellValNum) -> Option<(Datatype, 
 }
 
 /// Why a grid leaves the field out whatever its cells are; None if it does not.
-pub(super) fn unfit(field: &ViewField, naming: Naming) -> Option<&'static str> {
+pub(super) fn unfit(field: &Field, naming: Naming) -> Option<&'static str> {
     if field.cell_val_num.is_var() {
         return Some("var-sized cells do not fit into a grid");
     }
@@ -461,21 +454,16 @@ fn labels(view: &View, naming: Naming, taken: &mut HashSet<String>) -> Result<Ve
             continue;
         };
         let shown = along.shown()?;
-        let Role::Attribute(attribute) = shown.role else {
-            return Err(Error::internal("labels are no attribute"));
-        };
-        let attribute = along.view.schema().attributes.get(attribute);
-        let attribute = attribute.ok_or_else(|| Error::internal("there is no such label"))?;
         let name = made_up(&naming.name(names::encode(&label.name)), "", taken);
         let kind = VariableKind::Label(label.dimension_index as usize);
         let mut variable = Variable::new(name, kind, index, datatype);
         variable.unit = Unit::of(label.datatype);
         variable.attributes = units(label.datatype);
-        let mut fill = attribute.fill_value.clone();
+        let mut fill = shown.fill_value.clone();
         convert(variable.unit, datatype, &mut fill);
-        variable.fill = null(attribute, fill);
-        variable.fill_value = fill_value(attribute, along.view.is_covered()?);
-        variable.nullable = attribute.nullable;
+        variable.fill = null(shown, fill);
+        variable.fill_value = fill_value(shown, along.view.is_covered()?);
+        variable.nullable = shown.nullable;
         out.push(variable);
     }
     Ok(out)

@@ -24,8 +24,7 @@ use crate::error::{Error, Result};
 use crate::format::body::Body;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::metadata::each_record;
-use crate::view::{Role, View};
-pub(super) use rules::Field;
+use crate::view::{Field, Role, View};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -82,31 +81,18 @@ impl Metadata {
     pub fn of(view: &View) -> Result<Arc<Metadata>> {
         let array = view.array();
         let object = array.engine.number(&("metadata", &array.path, view.state()));
-        let make = || Ok(Metadata::sort(view, pairs(view)?));
+        let make = || Ok(Metadata::sort(view.fields(), pairs(view)?));
         let cache = &array.engine.cache;
         cache.derive(CacheKey::of(object), 4096, Keep::Staying, make)
     }
 
     /// Tells whose attribute each pair is.
-    fn sort(view: &View, pairs: BTreeMap<Vec<u8>, Shown>) -> Metadata {
-        let fields = view.fields().iter();
-        let fields = fields.map(|field| {
-            let enumerated = match field.role {
-                Role::Attribute(i) => view.schema().attributes.get(i),
-                Role::Dimension(_) => None,
-            };
-            let enumerated = enumerated.is_some_and(|attribute| attribute.enumeration.is_some());
-            (field.name.as_slice(), Field::of(field, enumerated))
-        });
-        Metadata::of_fields(&fields.collect::<Vec<_>>(), pairs)
-    }
-
-    /// [`Metadata::sort`] for fields of these names.
-    fn of_fields(fields: &[(&[u8], Field)], pairs: BTreeMap<Vec<u8>, Shown>) -> Metadata {
+    fn sort(fields: &[Field], pairs: BTreeMap<Vec<u8>, Shown>) -> Metadata {
         let numbered = fields.iter().enumerate();
-        let names = numbered.map(|(number, (name, field))| ((field.is_dimension, *name), number));
+        let is_dimension = |field: &Field| matches!(field.role, Role::Dimension(_));
+        let names = numbered.map(|(number, field)| ((is_dimension(field), &*field.name), number));
         let names: HashMap<(bool, &[u8]), usize> = names.collect();
-        let lengths: BTreeSet<usize> = fields.iter().map(|(name, _)| name.len()).collect();
+        let lengths: BTreeSet<usize> = fields.iter().map(|field| field.name.len()).collect();
         let mut out = Metadata::default();
         let mut array: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
         let mut found: Vec<BTreeMap<String, Value>> = vec![BTreeMap::new(); fields.len()];
@@ -125,7 +111,7 @@ impl Metadata {
                 }
             };
             let shown = attribute_of(&names, &lengths, is_dimension, path).and_then(|(number, name)| {
-                let value = fields[number].1.check(name, value?)?;
+                let value = rules::check(&fields[number], name, value?)?;
                 match name.len() + value.len() > MAX_ATTRIBUTE {
                     true => Err("it is too long"),
                     false => Ok((number, name.to_owned(), value)),

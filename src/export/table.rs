@@ -14,7 +14,7 @@ use crate::format::enumeration::Enumeration;
 use crate::format::scalar::Scalar;
 use crate::lock::get_or_make;
 use crate::view::repeated::Repeated;
-use crate::view::{Role, View, ViewField};
+use crate::view::{Field, Role, View};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -127,7 +127,7 @@ pub fn most_columns(view: &View) -> u64 {
 /// unique.
 pub fn names(view: &View) -> Vec<Vec<u8>> {
     let mut taken: HashSet<Vec<u8>> = view.fields().iter().map(|field| field.name.clone()).collect();
-    let name = |field: &ViewField| {
+    let name = |field: &Field| {
         if !field.name.is_empty() {
             return field.name.clone();
         }
@@ -152,12 +152,9 @@ pub fn names(view: &View) -> Vec<Vec<u8>> {
 }
 
 /// The labels of a field; None if it has none.
-fn labels(view: &View, field: &ViewField) -> Result<Option<Arc<Enumeration>>> {
-    let Role::Attribute(index) = field.role else {
-        return Ok(None);
-    };
+fn labels(view: &View, field: &Field) -> Result<Option<Arc<Enumeration>>> {
     let (array, schema) = (view.array(), view.schema());
-    let name = schema.attributes.get(index).and_then(|a| a.enumeration.as_ref());
+    let name = field.enumeration.as_ref();
     let Some(file) = name.and_then(|name| schema.enumeration_file(name)) else {
         return Ok(None);
     };
@@ -192,7 +189,7 @@ pub struct Column {
     /// The labels of the stored indexes.
     pub labels: Option<Arc<Enumeration>>,
     /// The stored field; of a dimension label, that of the labels' array.
-    pub stored: ViewField,
+    pub stored: Field,
     dimension_label: Option<Repeated>,
     /// Whether some cells may be unwritten, and so null.
     has_holes: bool,

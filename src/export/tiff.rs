@@ -36,10 +36,9 @@ use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Kind};
 use crate::format::scalar::Scalar;
-use crate::format::schema::Attribute;
 use crate::layout::{CellValues, FileLayout, Source};
 use crate::names;
-use crate::view::{Role, View};
+use crate::view::{Field, Role, View};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -137,11 +136,9 @@ fn describe(
     view: &View,
     field: usize,
     shape: impl FnOnce() -> Result<Vec<u64>>,
-) -> Result<Result<(Image, &Attribute), String>> {
-    let attribute = view.fields().get(field).and_then(|field| match field.role {
-        Role::Attribute(index) => view.schema().attributes.get(index),
-        Role::Dimension(_) => None,
-    });
+) -> Result<Result<(Image, &Field), String>> {
+    let attribute = view.fields().get(field);
+    let attribute = attribute.filter(|field| matches!(field.role, Role::Attribute(_)));
     let Some(attribute) = attribute else {
         return Err(Error::not_found(format!("there is no attribute {field}")));
     };
@@ -214,7 +211,7 @@ fn shown_axes(mut shape: Vec<u64>) -> Vec<u64> {
 }
 
 /// The no-data value, if there is one and the rule for `_FillValue` allows it.
-fn nodata(view: &View, attribute: &Attribute) -> Result<Option<String>> {
+fn nodata(view: &View, attribute: &Field) -> Result<Option<String>> {
     let fill = grid::fill_value(attribute, view.is_covered()?);
     let value = fill.and_then(|value| Scalar::read(attribute.datatype, &value));
     Ok(value.map(digits))

@@ -11,6 +11,7 @@ pub mod condition;
 pub mod datatype;
 pub mod enumeration;
 pub mod enums;
+pub mod field;
 pub mod fragment;
 pub mod group;
 pub mod metadata;

@@ -2,6 +2,7 @@
 
 use super::datatype::{CellValNum, Datatype, Kind};
 use super::enums::{ArrayType, DataOrder, Layout};
+use super::field::Form;
 use super::name_index::NameIndex;
 use super::pipeline::Pipeline;
 use super::range::{Range, Rect};
@@ -475,6 +476,17 @@ impl Attribute {
             order,
             enumeration,
         })
+    }
+}
+
+impl Attribute {
+    /// What the stored bytes of a cell depend on.
+    pub fn form(&self) -> Form {
+        Form {
+            datatype: self.datatype,
+            cell_val_num: self.cell_val_num,
+            nullable: self.nullable,
+        }
     }
 }
 

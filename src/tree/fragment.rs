@@ -3,7 +3,7 @@
 use super::column::columns;
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent, state_of_file};
-use super::json::fields::{StoredField, stored_fields};
+use super::json::fields::{KeyedField, keyed_fields};
 use super::json::tiles::TileLists;
 use super::json::{self, Json, render};
 use super::node::{Freshness, Node, NodeType};
@@ -118,7 +118,7 @@ fn tiles(info: &Arc<FragmentInfo>) -> Result<Segments> {
         blob: info.engine.open_immutable(&info.metadata_path())?,
         info: info.clone(),
     };
-    json::tiles::tiles_segments(stored_fields(&info.schema, &info.slots), lists)
+    json::tiles::tiles_segments(keyed_fields(&info.schema, &info.slots), lists)
 }
 
 /// The lists of a fragment, whose metadata file stays open.
@@ -128,12 +128,12 @@ struct Lists {
 }
 
 impl TileLists for Lists {
-    fn body(&self, field: &StoredField, list: TileListKey) -> Option<Box<dyn Body + '_>> {
-        self.info.list_body(&self.blob, list, field.slot)
+    fn body(&self, field: &KeyedField, list: TileListKey) -> Option<Box<dyn Body + '_>> {
+        self.info.list_body(&self.blob, list, field.stored.slot)
     }
 
-    fn place(&self, field: &StoredField, list: TileListKey, error: Error) -> Error {
-        let error = match self.info.list_offset(list, field.slot) {
+    fn place(&self, field: &KeyedField, list: TileListKey, error: Error) -> Error {
+        let error = match self.info.list_offset(list, field.stored.slot) {
             Some(offset) => error.at(offset),
             None => error,
         };
@@ -145,7 +145,7 @@ impl TileLists for Lists {
 }
 
 fn statistics(info: &FragmentInfo) -> Result<Json> {
-    let fields = stored_fields(&info.schema, &info.slots);
+    let fields = keyed_fields(&info.schema, &info.slots);
     let statistics = info.statistics()?;
     Ok(json::statistics::statistics_json(
         &fields,

@@ -1,35 +1,10 @@
 //! Attributes that were dropped and added again with another type: fragments written before cannot give their
 //! values, and a view that needs such a fragment cannot be read in that attribute.
 
-use super::{Merge, Role, View, ViewField};
+use super::{Merge, Role, View};
 use crate::error::Result;
-use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::field::{Form, Stored};
 use std::collections::HashMap;
-
-/// What the stored bytes of an attribute depend on: its type, the number of values, whether it is nullable.
-pub(super) type Form = (Datatype, CellValNum, bool);
-
-/// How the form of an attribute in a fragment differs from the view's, so that its values cannot be read; None
-/// if they can. An attribute that is var-sized in one of them only counts as another one, which is missing.
-pub(super) fn difference(stored: Form, wanted: Form) -> Option<&'static str> {
-    if stored.1.is_var() != wanted.1.is_var() {
-        None
-    } else if stored.0 != wanted.0 {
-        Some("another datatype")
-    } else if stored.1 != wanted.1 {
-        Some("another number of values per cell")
-    } else if stored.2 != wanted.2 {
-        Some("another nullability")
-    } else {
-        None
-    }
-}
-
-impl ViewField {
-    pub(super) fn form(&self) -> Form {
-        (self.datatype, self.cell_val_num, self.nullable)
-    }
-}
 
 impl View {
     /// For each field, whether some schema of the array has an attribute of the same name with another type,
@@ -52,12 +27,9 @@ impl View {
                     continue;
                 };
                 for other in &schema.attributes {
-                    let form = (other.datatype, other.cell_val_num, other.nullable);
-                    if let Some((i, wanted)) = attributes.get(&*other.name)
-                        && difference(form, *wanted).is_some()
-                        && let Some(changed) = changed.get_mut(*i)
-                    {
-                        *changed = true;
+                    if let Some((i, wanted)) = attributes.get(&*other.name) {
+                        let found = Stored::of(Some(((), other.form())), *wanted);
+                        changed[*i] |= matches!(found, Stored::Other(..));
                     }
                 }
             }

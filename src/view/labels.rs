@@ -1,7 +1,7 @@
 //! Dimension labels in views: the labels of each coordinate, and which coordinates have the labels from one to
 //! another.
 
-use super::{DimRange, Part, Role, View, ViewField, coordinate};
+use super::{DimRange, Field, Part, Role, View, coordinate};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::time::When;
@@ -143,7 +143,7 @@ pub(crate) struct Along {
 
 impl Along {
     /// The field of the labels.
-    pub(crate) fn shown(&self) -> Result<&ViewField> {
+    pub(crate) fn shown(&self) -> Result<&Field> {
         let field = self.view.fields().get(self.field);
         field.ok_or_else(|| Error::internal("there is no such label"))
     }

@@ -28,8 +28,8 @@ use crate::array::pin::Pin;
 use crate::array::snapshot::Snapshot;
 use crate::array::time::{TimeRange, When, now};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
+pub use crate::format::field::{Field, Role};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
 use crate::hash::hash;
@@ -50,63 +50,6 @@ pub struct DimRange {
     pub hi: Option<Vec<u8>>,
 }
 
-/// Whether a field of a view is a dimension or an attribute, with its index in the schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-pub enum Role {
-    Dimension(usize),
-    Attribute(usize),
-}
-
-/// A field of a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ViewField {
-    /// Its name as stored; empty for an anonymous attribute or dimension.
-    pub name: Vec<u8>,
-    /// Whether it is a dimension or an attribute.
-    pub role: Role,
-    /// Type of a value.
-    pub datatype: Datatype,
-    /// Values per cell.
-    pub cell_val_num: CellValNum,
-    /// Whether its cells may be null.
-    pub nullable: bool,
-}
-
-impl ViewField {
-    /// The fields of a schema: dimensions, then attributes, each in its order.
-    pub(crate) fn all(schema: &Schema) -> Vec<ViewField> {
-        (0..).map_while(|index| ViewField::nth(schema, index)).collect()
-    }
-
-    /// Field `index` of a schema.
-    pub(crate) fn nth(schema: &Schema, index: usize) -> Option<ViewField> {
-        if let Some(dimension) = schema.dimensions.get(index) {
-            return Some(ViewField {
-                name: dimension.name.clone(),
-                role: Role::Dimension(index),
-                datatype: dimension.datatype,
-                cell_val_num: dimension.cell_val_num,
-                nullable: false,
-            });
-        }
-        let index = index - schema.dimensions.len();
-        let attribute = schema.attributes.get(index)?;
-        Some(ViewField {
-            name: attribute.name.clone(),
-            role: Role::Attribute(index),
-            datatype: attribute.datatype,
-            cell_val_num: attribute.cell_val_num,
-            nullable: attribute.nullable,
-        })
-    }
-
-    /// The size of a cell in bytes; None for var-sized cells.
-    pub fn cell_size(&self) -> Option<u64> {
-        self.cell_val_num.cell_size(self.datatype)
-    }
-}
-
 /// An array, or a part of its domain, as a reader sees it in a time range. Making a view is cheap: fragments
 /// are opened on demand.
 pub struct View {
@@ -115,7 +58,7 @@ pub struct View {
     when: When,
     schema_file: SchemaFile,
     schema: Arc<Schema>,
-    fields: OnceLock<Vec<ViewField>>,
+    fields: OnceLock<Vec<Field>>,
     subarray: Option<Vec<DimRange>>,
     state: u64,
     merge: Merge,
@@ -314,8 +257,8 @@ impl View {
     }
 
     /// Dimensions, then attributes, in the order of the schema in force.
-    pub fn fields(&self) -> &[ViewField] {
-        self.fields.get_or_init(|| ViewField::all(&self.schema))
+    pub fn fields(&self) -> &[Field] {
+        self.fields.get_or_init(|| self.schema.fields())
     }
 
     /// Whether the array is dense, with cells in row-major order. Otherwise they are in global order.

@@ -13,7 +13,7 @@ enum Value {
 fn bind(
     condition: &Condition,
     view: &Schema,
-    fields: &[Field],
+    fields: &[StoredField],
     until: Option<u64>,
 ) -> Result<BoundCondition> {
     Arc::new(ViewCondition::new(condition, view)?).bind(fields, until)
@@ -53,20 +53,22 @@ fn view() -> Schema {
 }
 
 /// The fields of a fragment that lacks the attribute `gone` and has a var-sized `was_var`.
-fn fields(view: &Schema) -> Vec<Field> {
+fn fields(view: &Schema) -> Vec<StoredField> {
     let attributes = view.attributes.iter().enumerate();
-    let attributes = attributes.filter(|(_, a)| a.name != b"gone").map(|(i, a)| Field {
-        name: a.name.clone(),
-        role: Role::Attribute(i),
-        datatype: a.datatype,
-        cell_val_num: match a.name.as_slice() {
-            b"was_var" => CellValNum::Var,
-            _ => a.cell_val_num,
-        },
-        nullable: a.nullable,
-        slot: i,
-    });
-    let dimensions = view.dimensions.iter().enumerate().map(|(i, d)| Field {
+    let attributes = attributes
+        .filter(|(_, a)| a.name != b"gone")
+        .map(|(i, a)| StoredField {
+            name: a.name.clone(),
+            role: Role::Attribute(i),
+            datatype: a.datatype,
+            cell_val_num: match a.name.as_slice() {
+                b"was_var" => CellValNum::Var,
+                _ => a.cell_val_num,
+            },
+            nullable: a.nullable,
+            slot: i,
+        });
+    let dimensions = view.dimensions.iter().enumerate().map(|(i, d)| StoredField {
         name: d.name.clone(),
         role: Role::Dimension(i),
         datatype: d.datatype,
@@ -74,7 +76,7 @@ fn fields(view: &Schema) -> Vec<Field> {
         nullable: false,
         slot: 20 + i,
     });
-    let timestamps = Field {
+    let timestamps = StoredField {
         name: b"__timestamps".to_vec(),
         role: Role::Timestamps,
         datatype: Datatype::Uint64,
@@ -518,7 +520,7 @@ fn conditions_that_make_an_array_unreadable_are_refused() {
             Datatype::StringUtf16)
         .is_err()
     );
-    let without_time: Vec<Field> = all
+    let without_time: Vec<StoredField> = all
         .iter()
         .filter(|f| f.role != Role::Timestamps)
         .cloned()

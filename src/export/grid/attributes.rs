@@ -4,7 +4,7 @@ use super::{Attributes, Naming, Value, Variable};
 use crate::error::{Error, Result};
 use crate::export::metadata::Metadata;
 use crate::format::datatype::{Datatype, Kind};
-use crate::format::schema::Attribute;
+use crate::format::field::Field;
 use crate::names;
 use crate::view::View;
 
@@ -34,8 +34,8 @@ pub(super) fn units(datatype: Datatype) -> Attributes {
 
 /// `flag_values` and `flag_meanings` of an attribute whose enumeration has labels of text. Empty if the
 /// labels do not fit into an attribute.
-pub(super) fn flags(view: &View, attribute: &Attribute, datatype: Datatype) -> Result<Attributes> {
-    let Some(name) = &attribute.enumeration else {
+pub(super) fn flags(view: &View, field: &Field, datatype: Datatype) -> Result<Attributes> {
+    let Some(name) = &field.enumeration else {
         return Ok(Attributes::new());
     };
     let array = view.array();

@@ -3,19 +3,16 @@ use super::naming::made_up;
 use super::values::convert;
 use super::*;
 use crate::export::table::NOT_A_TIME;
-use crate::format::enums::DataOrder;
-use crate::format::pipeline::Pipeline;
 
-fn attribute(datatype: Datatype, nullable: bool, fill: &[u8]) -> Attribute {
-    Attribute {
+fn attribute(datatype: Datatype, nullable: bool, fill: &[u8]) -> Field {
+    Field {
         name: b"a".to_vec(),
+        role: Role::Attribute(0),
         datatype,
         cell_val_num: CellValNum::Fixed((fill.len() / datatype.size()) as u32),
-        filters: Pipeline::default(),
+        nullable,
         fill_value: fill.to_vec(),
         fill_value_valid: false,
-        nullable,
-        order: DataOrder::Unordered,
         enumeration: None,
     }
 }

@@ -8,7 +8,7 @@ use crate::calendar::days_from_date;
 use crate::error::{Error, Result};
 use crate::export::table::NOT_A_TIME;
 use crate::format::datatype::{Datatype, Kind};
-use crate::format::schema::Attribute;
+use crate::format::field::Field;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,9 +46,9 @@ impl Unit {
 }
 
 /// The value of null cells: `fill`, which is in the grid's type, or not-a-time for dates.
-pub(super) fn null(attribute: &Attribute, fill: Vec<u8>) -> Vec<u8> {
-    match attribute.datatype.kind() {
-        Kind::Datetime if attribute.nullable => NOT_A_TIME.to_le_bytes().repeat(fill.len() / 8),
+pub(super) fn null(field: &Field, fill: Vec<u8>) -> Vec<u8> {
+    match field.datatype.kind() {
+        Kind::Datetime if field.nullable => NOT_A_TIME.to_le_bytes().repeat(fill.len() / 8),
         _ => fill,
     }
 }

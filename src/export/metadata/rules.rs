@@ -3,7 +3,7 @@
 use crate::export::grid::{self, Value};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::scalar::Scalar;
-use crate::view::{Role, ViewField};
+use crate::view::Field;
 
 /// Attributes that are text in the CF conventions.
 const TEXT: [&str; 18] = [
@@ -44,86 +44,61 @@ const OWN_TYPE: [(&str, usize); 7] = [
 /// Attributes of netCDF-4 and HDF5, which files have of their own.
 const OF_FILES: [&str; 3] = ["_NCProperties", "DIMENSION_LIST", "REFERENCE_LIST"];
 
-/// What decides about the attributes of a field.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::export) struct Field {
-    /// Whether it is a dimension.
-    pub(super) is_dimension: bool,
-    /// The stored type.
-    stored: Datatype,
-    /// The type of its variable; None if grids leave the field out.
-    exported: Option<Datatype>,
-    /// Whether its values are indexes of an enumeration.
-    enumerated: bool,
+/// The value of attribute `key` of a field in the type that it must have; or why the field cannot have it.
+pub(super) fn check(field: &Field, key: &str, value: Value) -> Result<Value, &'static str> {
+    let own_type = OWN_TYPE.iter().find(|(name, _)| *name == key);
+    let is_packing = PACKING.contains(&key);
+    if OF_FILES.contains(&key) || key.starts_with("_Netcdf4") {
+        return Err("files have an attribute of this name of their own");
+    }
+    if field.enumeration.is_some() && key.starts_with("flag_") {
+        return Err("the enumeration has flags of its own");
+    }
+    match field.datatype.kind() {
+        Kind::Datetime if own_type.is_some() || is_packing || key == "units" || key == "calendar" => {
+            return Err("the stored type of dates decides about this");
+        }
+        Kind::Bool if own_type.is_some() || is_packing || key == "dtype" => {
+            return Err("the stored type BOOL decides about this");
+        }
+        Kind::Text | Kind::Bytes if is_packing => return Err("only numbers can be packed"),
+        _ => {}
+    }
+    match (&value, own_type) {
+        (Value::Numbers(..), _) if TEXT.contains(&key) => Err("it is not text"),
+        (Value::Text(_), _) if is_packing => Err("it is not a number"),
+        (Value::Numbers(datatype, bytes), _) if is_packing => match Scalar::read(*datatype, bytes) {
+            Some(number) if number.float().is_finite() => Ok(value),
+            Some(_) => Err("it is not finite"),
+            None => Err("it is not one number"),
+        },
+        (_, Some((_, count))) => own(field, value, *count),
+        _ => Ok(value),
+    }
 }
 
-impl Field {
-    /// The rules of a field.
-    pub(super) fn of(field: &ViewField, enumerated: bool) -> Field {
-        Field {
-            is_dimension: matches!(field.role, Role::Dimension(_)),
-            stored: field.datatype,
-            exported: grid::exported(field).map(|(datatype, _)| datatype),
-            enumerated,
-        }
-    }
-
-    /// The value of attribute `key` in the type that it must have; or why the field cannot have it.
-    pub(super) fn check(&self, key: &str, value: Value) -> Result<Value, &'static str> {
-        let own_type = OWN_TYPE.iter().find(|(name, _)| *name == key);
-        let is_packing = PACKING.contains(&key);
-        if OF_FILES.contains(&key) || key.starts_with("_Netcdf4") {
-            return Err("files have an attribute of this name of their own");
-        }
-        if self.enumerated && key.starts_with("flag_") {
-            return Err("the enumeration has flags of its own");
-        }
-        match self.stored.kind() {
-            Kind::Datetime if own_type.is_some() || is_packing || key == "units" || key == "calendar" => {
-                return Err("the stored type of dates decides about this");
+/// `value` as `count` values of the field's type.
+fn own(field: &Field, value: Value, count: usize) -> Result<Value, &'static str> {
+    const OTHER_TYPE: &str = "the variable's type does not have the value";
+    let Some((target, _)) = grid::exported(field) else {
+        return Ok(value);
+    };
+    match value {
+        Value::Text(text) if target == Datatype::Char => match text.as_bytes() {
+            [_] => Ok(Value::Numbers(target, text.into_bytes())),
+            _ => Err("it is not one character"),
+        },
+        Value::Text(_) => Err("it is not a number"),
+        Value::Numbers(..) if target == Datatype::Char => Err("it is not a character"),
+        Value::Numbers(datatype, bytes) => {
+            let numbers = bytes.chunks_exact(datatype.size());
+            if count > 0 && numbers.len() != count {
+                return Err("it is not one value, or a range of two");
             }
-            Kind::Bool if own_type.is_some() || is_packing || key == "dtype" => {
-                return Err("the stored type BOOL decides about this");
-            }
-            Kind::Text | Kind::Bytes if is_packing => return Err("only numbers can be packed"),
-            _ => {}
-        }
-        match (&value, own_type) {
-            (Value::Numbers(..), _) if TEXT.contains(&key) => Err("it is not text"),
-            (Value::Text(_), _) if is_packing => Err("it is not a number"),
-            (Value::Numbers(datatype, bytes), _) if is_packing => match Scalar::read(*datatype, bytes) {
-                Some(number) if number.float().is_finite() => Ok(value),
-                Some(_) => Err("it is not finite"),
-                None => Err("it is not one number"),
-            },
-            (_, Some((_, count))) => self.own(value, *count),
-            _ => Ok(value),
-        }
-    }
-
-    /// `value` as `count` values of the field's type.
-    fn own(&self, value: Value, count: usize) -> Result<Value, &'static str> {
-        const OTHER_TYPE: &str = "the variable's type does not have the value";
-        let Some(target) = self.exported else {
-            return Ok(value);
-        };
-        match value {
-            Value::Text(text) if target == Datatype::Char => match text.as_bytes() {
-                [_] => Ok(Value::Numbers(target, text.into_bytes())),
-                _ => Err("it is not one character"),
-            },
-            Value::Text(_) => Err("it is not a number"),
-            Value::Numbers(..) if target == Datatype::Char => Err("it is not a character"),
-            Value::Numbers(datatype, bytes) => {
-                let numbers = bytes.chunks_exact(datatype.size());
-                if count > 0 && numbers.len() != count {
-                    return Err("it is not one value, or a range of two");
-                }
-                let converted = numbers.map(|number| Scalar::read(datatype, number)?.to(target));
-                let converted: Option<Vec<Vec<u8>>> = converted.collect();
-                let bytes = converted.ok_or(OTHER_TYPE)?.concat();
-                Ok(Value::Numbers(target, bytes))
-            }
+            let converted = numbers.map(|number| Scalar::read(datatype, number)?.to(target));
+            let converted: Option<Vec<Vec<u8>>> = converted.collect();
+            let bytes = converted.ok_or(OTHER_TYPE)?.concat();
+            Ok(Value::Numbers(target, bytes))
         }
     }
 }

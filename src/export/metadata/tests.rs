@@ -1,18 +1,17 @@
 use super::*;
 use crate::format::datatype::CellValNum;
-use crate::view::ViewField;
 
-/// Rules and names of fields of these types.
-fn fields(fields: &[(&'static str, Role, Datatype, CellValNum, bool)]) -> Vec<(&'static [u8], Field)> {
-    let field = |(name, role, datatype, cell_val_num, enumerated): &(&'static str, _, _, _, bool)| {
-        let field = ViewField {
-            name: name.as_bytes().to_vec(),
-            role: *role,
-            datatype: *datatype,
-            cell_val_num: *cell_val_num,
-            nullable: false,
-        };
-        (name.as_bytes(), Field::of(&field, *enumerated))
+/// Fields of these names, roles and types; the last is whether there is an enumeration.
+fn fields(fields: &[(&str, Role, Datatype, CellValNum, bool)]) -> Vec<Field> {
+    let field = |&(name, role, datatype, cell_val_num, enumerated): &(&str, _, _, _, bool)| Field {
+        name: name.as_bytes().to_vec(),
+        role,
+        datatype,
+        cell_val_num,
+        nullable: false,
+        fill_value: Vec::new(),
+        fill_value_valid: true,
+        enumeration: enumerated.then(Vec::new),
     };
     fields.iter().map(field).collect()
 }
@@ -33,11 +32,11 @@ fn integers(numbers: &[i64]) -> Value {
     Value::Numbers(Datatype::Int64, bytes.collect())
 }
 
-fn sorted<const N: usize>(fields: &[(&[u8], Field)], pairs: [(&str, Shown); N]) -> Metadata {
+fn sorted<const N: usize>(fields: &[Field], pairs: [(&str, Shown); N]) -> Metadata {
     let pairs = pairs
         .into_iter()
         .map(|(key, value)| (key.as_bytes().to_vec(), value));
-    Metadata::of_fields(fields, pairs.collect())
+    Metadata::sort(fields, pairs.collect())
 }
 
 #[test]

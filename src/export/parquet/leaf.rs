@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::export::grid::Unit;
 use crate::export::table::{Column, NOT_A_TIME};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::field::Form;
 use crate::format::range::Range as Bounds;
 use crate::format::scalar::with_integer;
-use crate::view::ViewField;
 use std::ops::Range;
 
 /// Physical types, by their numbers.
@@ -174,8 +174,8 @@ fn bytes(datatype: Datatype) -> Logical {
 }
 
 impl Leaf {
-    /// The leaf of a field with its stored values.
-    pub(super) fn of(stored: &ViewField, name: String) -> Leaf {
+    /// The leaf of a field of this form with its stored values.
+    pub(super) fn of(stored: Form, name: String) -> Leaf {
         let mut leaf = Leaf {
             name,
             physical: Physical::ByteArray,
@@ -204,7 +204,7 @@ impl Leaf {
 
     /// The leaf of a column; `bounds` are those of the coordinates if it is an axis.
     pub(super) fn new(column: &Column, name: String, bounds: Option<&Bounds>) -> Leaf {
-        let mut leaf = Leaf::of(&column.stored, name);
+        let mut leaf = Leaf::of(column.stored.form(), name);
         leaf.nullable = column.is_nullable();
         if column.is_axis() {
             leaf.fit(bounds);

@@ -31,7 +31,7 @@ use crate::export::metadata::Metadata;
 use crate::export::table::Table;
 use crate::format::datatype::CellValNum;
 use crate::layout::{FileLayout, Source};
-use crate::view::{Role, View, ViewField};
+use crate::view::{Field, Role, View};
 use leaf::Leaf;
 use page::Page;
 use plan::{MAGIC, Plan};
@@ -54,7 +54,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 /// its length.
 pub fn is_listed(view: &View) -> Result<bool> {
     const MAX_LISTED: u64 = 1 << 26;
-    let var = |field: &ViewField| field.cell_val_num == CellValNum::Var;
+    let var = |field: &Field| field.cell_val_num == CellValNum::Var;
     let mut known = view.is_dense() && !view.fields().iter().any(var);
     // The length of a dimension's labels takes their offsets, not those of all cells.
     for label in view.labels().iter().map(|label| &label.label) {

@@ -2,15 +2,14 @@
 
 use super::leaf::{self, Leaf};
 use super::page::{Amount, data_header, dictionary_header};
-use super::statistics::stored;
 use crate::array::cache::Entry;
-use crate::array::field::Field;
 use crate::error::{Error, Result};
 use crate::export::table::{Column, Table};
+use crate::format::field::{Form, Stored};
 use crate::format::scalar::Scalar;
 use crate::parallel;
 use crate::view::labels::AxisLabel;
-use crate::view::{CellOrigin, Role, View, ViewField};
+use crate::view::{CellOrigin, Role, View};
 use std::ops::Range;
 
 /// The most rows of a row group.
@@ -90,20 +89,18 @@ impl Chunk {
 /// enumerations are far shorter than the limits here.
 fn leaves(view: &View, covered: bool) -> Vec<Leaf> {
     let leaves = view.fields().iter().map(|field| {
-        let mut leaf = Leaf::of(field, String::new());
+        let mut leaf = Leaf::of(field.form(), String::new());
         leaf.nullable |= !covered && matches!(field.role, Role::Attribute(_));
         leaf
     });
     let labels = view.labels().iter().map(|AxisLabel { label, .. }| {
-        let field = ViewField {
-            name: Vec::new(),
-            role: Role::Attribute(0),
+        let form = Form {
             datatype: label.datatype,
             cell_val_num: label.cell_val_num,
             // Some may be unwritten.
             nullable: true,
         };
-        Leaf::of(&field, String::new())
+        Leaf::of(form, String::new())
     });
     leaves.chain(labels).collect()
 }
@@ -358,10 +355,12 @@ impl Plan {
             let mut values = 0u64;
             for part in &origin.parts {
                 let info = part.fragment.open()?;
-                let same = |field: &&Field| field.datatype == column.stored.datatype && part.whole;
-                let Some(field) = stored(&info, &column.stored).filter(same) else {
+                let Stored::Same(field) = info.stored_as(&column.stored) else {
                     return Ok(None);
                 };
+                if !part.whole {
+                    return Ok(None);
+                }
                 let (sums, list) = info.var_sizes(field.slot, false)?;
                 let before = |tile| sums.before(&*list, info.geometry.tile_num, tile);
                 for tiles in &part.tiles {

@@ -13,17 +13,18 @@
 //! - A date that is not-a-time or does not fit is null, so the null count of its tile is wrong.
 
 use super::leaf::{Encoding, Leaf, Logical, Physical, Shape, strip};
-use crate::array::field::Field;
+use crate::array::field::StoredField;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
 use crate::array::tile_list::TileListKey;
 use crate::error::Result;
 use crate::export::table::{Column, Table};
 use crate::format::datatype::{Datatype, Kind};
+use crate::format::field::Stored;
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
 use crate::format::scalar::Scalar;
-use crate::view::{Role, ViewField};
+use crate::view::Role;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -182,7 +183,7 @@ struct Lists {
 
 impl Lists {
     /// None if the fragment has no statistics of the field, or none that can be trusted.
-    fn read(info: &FragmentInfo, field: &Field, leaf: &Leaf) -> Option<Lists> {
+    fn read(info: &FragmentInfo, field: &StoredField, leaf: &Leaf) -> Option<Lists> {
         let text = leaf.physical == Physical::ByteArray;
         // libtiledb computes these for dense fragments from memory that it has freed.
         let garbage = info.dense && (field.cell_val_num.is_var() || field.nullable && text);
@@ -332,7 +333,7 @@ fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<
                 let (known, part) = (&mut groups[group], part_of(group, part));
                 match &statistics {
                     FieldStatistics::Nothing => known.unknown = true,
-                    FieldStatistics::Missing => add_fill(table, column, leaf, known),
+                    FieldStatistics::Missing => add_fill(column, leaf, known),
                     FieldStatistics::Lists(lists) => {
                         lists.add(leaf, &info, &part.tiles, part.whole, known);
                     }
@@ -357,16 +358,6 @@ fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<
     Ok(all)
 }
 
-/// The field of a fragment that a field of a view refers to; None if it has none, or if only one of the two
-/// is var-sized.
-pub(super) fn stored<'a>(info: &'a FragmentInfo, wanted: &ViewField) -> Option<&'a Field> {
-    let found = match wanted.role {
-        Role::Dimension(i) => info.dimension(i),
-        Role::Attribute(_) => info.attribute(info.schema.attribute_index(&wanted.name)?),
-    };
-    found.filter(|field| field.cell_val_num.is_var() == wanted.cell_val_num.is_var())
-}
-
 /// What a fragment says of a field.
 enum FieldStatistics {
     /// It has the field, but no statistics that can be trusted.
@@ -380,19 +371,15 @@ enum FieldStatistics {
 }
 
 /// Widens the bounds by the fill value. If that is null, the null count is unknown.
-fn add_fill(table: &Table, column: &Column, leaf: &Leaf, known: &mut Known) {
-    let attribute = match column.stored.role {
-        Role::Attribute(i) => table.view().schema().attributes.get(i),
-        Role::Dimension(_) => None,
-    };
-    let Some(attribute) = attribute.filter(|attribute| !attribute.nullable || attribute.fill_value_valid)
-    else {
+fn add_fill(column: &Column, leaf: &Leaf, known: &mut Known) {
+    let field = &column.stored;
+    if field.nullable && !field.fill_value_valid {
         known.unknown = true;
         return;
-    };
+    }
     let fill = match leaf.encoding {
-        Encoding::Bytes { strip: true } => strip(&attribute.fill_value),
-        _ => &attribute.fill_value,
+        Encoding::Bytes { strip: true } => strip(&field.fill_value),
+        _ => &field.fill_value,
     };
     let value = || Value::new(leaf, fill).filter(|value| value.order(value).is_some());
     known.guessed = true;
@@ -409,18 +396,11 @@ type Ends = (Vec<u8>, Vec<u8>);
 impl TileBounds {
     /// What the fragment says of a column's field.
     fn statistics(&mut self, info: &FragmentInfo, column: &Column, leaf: &Leaf) -> Result<FieldStatistics> {
-        let Some(field) = stored(info, &column.stored) else {
-            return Ok(FieldStatistics::Missing);
+        let field = match info.stored_as(&column.stored) {
+            Stored::Nothing => return Ok(FieldStatistics::Missing),
+            Stored::Same(field) => field,
+            Stored::Other(..) => return Ok(FieldStatistics::Nothing),
         };
-        let same = (field.datatype, field.cell_val_num, field.nullable)
-            == (
-                column.stored.datatype,
-                column.stored.cell_val_num,
-                column.stored.nullable,
-            );
-        if !same {
-            return Ok(FieldStatistics::Nothing);
-        }
         let Role::Dimension(dimension) = column.stored.role else {
             let lists = Lists::read(info, field, leaf);
             return Ok(lists.map_or(FieldStatistics::Nothing, |lists| {

@@ -3,6 +3,7 @@ use crate::array::Array;
 use crate::array::time::TimeRange;
 use crate::export::tests::arrays;
 use crate::format::datatype::{Datatype, Kind};
+use crate::format::field::Form;
 use crate::format::testing::Bytes;
 use crate::storage::MemoryStorage;
 use crate::view::DimRange;
@@ -123,14 +124,12 @@ fn the_length_of_fixed_size_fields_decodes_nothing() {
 
 /// A leaf of one value per cell.
 fn leaf_of(datatype: Datatype) -> Leaf {
-    let field = ViewField {
-        name: Vec::new(),
-        role: Role::Attribute(0),
+    let form = Form {
         datatype,
         cell_val_num: CellValNum::Fixed(1),
         nullable: false,
     };
-    Leaf::of(&field, "a".to_owned())
+    Leaf::of(form, "a".to_owned())
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `footer.json`: the footer of a fragment's metadata file, or what corresponds to it below version 3.
 
-use super::fields::{StoredField, by_field, stored_fields};
+use super::fields::{KeyedField, by_field, keyed_fields};
 use super::{Json, object, value};
 use crate::array::geometry::Geometry;
 use crate::format::fragment::footer::FooterPosition;
@@ -11,7 +11,7 @@ use crate::names;
 /// A footer of format versions 3 to 23. `schema` is that of the fragment, `position` tells where the footer
 /// lies in the metadata file, and `geometry` is derived from footer and schema.
 pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, geometry: &Geometry) -> Json {
-    let fields = stored_fields(schema, &footer.slots);
+    let fields = keyed_fields(schema, &footer.slots);
     object!({
         "format_version": footer.version,
         "array_schema_name": footer.schema_name.as_ref().map(|name| value::name(name)),
@@ -62,7 +62,7 @@ pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Json 
 /// The metadata of versions 1 and 2 with the same keys as a footer. It does not say whether the fragment is
 /// dense, so that is an argument.
 pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geometry: &Geometry) -> Json {
-    let fields = stored_fields(schema, &metadata.slots(schema));
+    let fields = keyed_fields(schema, &metadata.slots(schema));
     object!({
         "format_version": metadata.version,
         "array_schema_name": Json::Null,
@@ -85,23 +85,23 @@ pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geom
 }
 
 /// The file sizes of each field in bytes; null for files that a field does not have.
-fn sizes_json(fields: &[StoredField], fixed: &[u64], var: &[u64], validity: &[u64]) -> Json {
+fn sizes_json(fields: &[KeyedField], fixed: &[u64], var: &[u64], validity: &[u64]) -> Json {
     by_field(fields, |field| {
         object!({
-            "file_size": fixed.get(field.slot).copied(),
-            "file_var_size": var.get(field.slot).copied().filter(|_| field.cell_val_num.is_var()),
-            "file_validity_size": validity.get(field.slot).copied().filter(|_| field.nullable),
+            "file_size": fixed.get(field.stored.slot).copied(),
+            "file_var_size": var.get(field.stored.slot).copied().filter(|_| field.stored.cell_val_num.is_var()),
+            "file_validity_size": validity.get(field.stored.slot).copied().filter(|_| field.stored.nullable),
         })
     })
 }
 
 /// The byte offset of each section in the metadata file; null for sections that the version does not have.
-fn offsets_json(fields: &[StoredField], schema: &Schema, offsets: Option<&SectionOffsets>) -> Json {
+fn offsets_json(fields: &[KeyedField], schema: &Schema, offsets: Option<&SectionOffsets>) -> Json {
     let none = SectionOffsets::default();
     let sections = offsets.unwrap_or(&none);
     let list = |offsets: &[u64]| match offsets {
         [] => Json::Null,
-        _ => by_field(fields, |field| offsets.get(field.slot).copied().into()),
+        _ => by_field(fields, |field| offsets.get(field.stored.slot).copied().into()),
     };
     // The sections of global-order minima and maxima are indexed by dimension, not by slot.
     let dimensions = |offsets: &[u64]| match offsets {

@@ -1,8 +1,9 @@
 //! `statistics.json`: the statistics of each field of a fragment.
 
-use super::fields::{StoredField, by_field};
+use super::fields::{KeyedField, by_field};
 use super::tiles::sum_json;
 use super::{Json, object, value};
+use crate::array::field::Role;
 use crate::format::datatype::Kind;
 use crate::format::fragment::FragmentStatistics;
 
@@ -13,28 +14,31 @@ use crate::format::fragment::FragmentStatistics;
 /// bytes, several values a cell. All four are null for the dimensions of a dense fragment (`dense`), for
 /// which zeros are stored.
 pub fn statistics_json(
-    fields: &[StoredField],
+    fields: &[KeyedField],
     dense: bool,
     statistics: Option<&[FragmentStatistics]>,
 ) -> Json {
     let Some(statistics) = statistics else {
         return Json::Null;
     };
+    let is_dimension = |field: &KeyedField| matches!(field.stored.role, Role::Dimension(_));
     by_field(fields, |field| {
-        let entry = statistics.get(field.slot).filter(|_| !(dense && field.dimension));
+        let entry = statistics
+            .get(field.stored.slot)
+            .filter(|_| !(dense && is_dimension(field)));
         // An empty text as the minimum is stored in the same way as no minimum.
-        let may_be_empty = field.cell_val_num.is_var() && field.datatype.kind() == Kind::Text;
+        let may_be_empty = field.stored.cell_val_num.is_var() && field.stored.datatype.kind() == Kind::Text;
         let bound = |bytes: &[u8], other: &[u8]| {
             if bytes.is_empty() && (!may_be_empty || other.is_empty()) {
                 Json::Null
             } else {
-                value::cell(field.datatype, field.cell_val_num, bytes)
+                value::cell(field.stored.datatype, field.stored.cell_val_num, bytes)
             }
         };
         object!({
             "min": entry.map(|entry| bound(&entry.min, &entry.max)),
             "max": entry.map(|entry| bound(&entry.max, &entry.min)),
-            "sum": entry.map(|entry| sum_json(field.datatype, field.cell_val_num, entry.sum)),
+            "sum": entry.map(|entry| sum_json(field.stored.datatype, field.stored.cell_val_num, entry.sum)),
             "null_count": entry.map(|entry| entry.null_count),
         })
     })
@@ -43,18 +47,25 @@ pub fn statistics_json(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::field::StoredField;
     use crate::format::datatype::{CellValNum, Datatype};
     use serde_json::{Value, json};
 
     #[test]
     fn statistics_are_typed_and_found_by_slot() {
-        let field = |key: &str, slot, datatype, cell_val_num| StoredField {
+        let field = |key: &str, slot, datatype, cell_val_num| KeyedField {
             key: key.to_string(),
-            slot,
-            datatype,
-            cell_val_num,
-            nullable: false,
-            dimension: key == "x",
+            stored: StoredField {
+                name: key.into(),
+                role: match key {
+                    "x" => Role::Dimension(0),
+                    _ => Role::Attribute(slot),
+                },
+                datatype,
+                cell_val_num,
+                nullable: false,
+                slot,
+            },
         };
         let fields = [
             field("a", 0, Datatype::Int16, CellValNum::Fixed(1)),

@@ -3,7 +3,7 @@
 //! Each field has an object of lists, which have an entry for each tile. A list that the format version or
 //! the field does not have is null.
 
-use super::fields::StoredField;
+use super::fields::KeyedField;
 use super::list::ValueList;
 use super::{Json, render, value};
 use crate::array::tile_list::TileListKey;
@@ -45,22 +45,22 @@ impl TileListKey {
     }
 
     /// Whether a field has the list, if the format version does.
-    pub fn is_of(self, field: &StoredField) -> bool {
+    pub fn is_of(self, field: &KeyedField) -> bool {
         match self {
-            TileListKey::TileVarOffsets | TileListKey::TileVarSizes => field.cell_val_num.is_var(),
-            TileListKey::TileValidityOffsets | TileListKey::NullCounts => field.nullable,
+            TileListKey::TileVarOffsets | TileListKey::TileVarSizes => field.stored.cell_val_num.is_var(),
+            TileListKey::TileValidityOffsets | TileListKey::NullCounts => field.stored.nullable,
             _ => true,
         }
     }
 
     /// Parses the list from the body that holds it; None if the document shows null.
-    fn find(self, field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>> {
+    fn find(self, field: &KeyedField, body: &dyn Body) -> Result<Option<ValueList>> {
         match self {
             TileListKey::Mins
             | TileListKey::Maxs
             | TileListKey::GlobalOrderMins
             | TileListKey::GlobalOrderMaxs => find_bounds(field, body),
-            TileListKey::Sums => match sum_type(field.datatype, field.cell_val_num) {
+            TileListKey::Sums => match sum_type(field.stored.datatype, field.stored.cell_val_num) {
                 Some(datatype) => Ok(Some(find_numbers(datatype, body)?).filter(|list| list.count() > 0)),
                 None => find_numbers(Datatype::Uint64, body).map(|_| None),
             },
@@ -72,19 +72,15 @@ impl TileListKey {
 /// Where the lists of a fragment are stored.
 pub trait TileLists: Send + Sync {
     /// The body of a list that the field has; None if the fragment's version does not have it.
-    fn body(&self, field: &StoredField, list: TileListKey) -> Option<Box<dyn Body + '_>>;
+    fn body(&self, field: &KeyedField, list: TileListKey) -> Option<Box<dyn Body + '_>>;
 
     /// Adds file, field and list to an error.
-    fn place(
-        &self,
-        field: &StoredField,
-        list: TileListKey,
-        error: crate::error::Error,
-    ) -> crate::error::Error;
+    fn place(&self, field: &KeyedField, list: TileListKey, error: crate::error::Error)
+    -> crate::error::Error;
 }
 
 /// The document of the lists of `fields`.
-pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static) -> Result<Segments> {
+pub fn tiles_segments(fields: Vec<KeyedField>, lists: impl TileLists + 'static) -> Result<Segments> {
     let mut cutter = Cutter::new();
     let mut found = Vec::with_capacity(fields.len() * TileListKey::ALL.len());
     for field in &fields {
@@ -113,7 +109,7 @@ pub fn tiles_segments(fields: Vec<StoredField>, lists: impl TileLists + 'static)
 }
 
 struct TileParts {
-    fields: Vec<StoredField>,
+    fields: Vec<KeyedField>,
     lists: Box<dyn TileLists>,
     /// The lists of [`TileListKey::ALL`] of the first field, then those of the next, and so on.
     found: Vec<Option<Box<ValueList>>>,
@@ -164,7 +160,7 @@ fn find_numbers(datatype: Datatype, body: &dyn Body) -> Result<ValueList> {
 
 /// A list of minima or maxima. It is stored as the lengths in bytes of a fixed and a var part, u64 each, then
 /// both parts. None if it is empty.
-fn find_bounds(field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>> {
+fn find_bounds(field: &KeyedField, body: &dyn Body) -> Result<Option<ValueList>> {
     let mut c = BodyCursor::new(body)?;
     let (fixed, var) = (c.u64("fixed_size")?, c.u64("var_size")?);
     let fixed = c.skip(fixed, "fixed_values")?;
@@ -173,11 +169,11 @@ fn find_bounds(field: &StoredField, body: &dyn Body) -> Result<Option<ValueList>
     if fixed.is_empty() {
         return Ok(None);
     }
-    Ok(Some(match field.cell_val_num {
-        CellValNum::Fixed(n) => ValueList::fixed(field.datatype, n, fixed)?,
+    Ok(Some(match field.stored.cell_val_num {
+        CellValNum::Fixed(n) => ValueList::fixed(field.stored.datatype, n, fixed)?,
         CellValNum::Var => {
             let count = (fixed.end - fixed.start) / 8;
-            ValueList::var(body, field.datatype, fixed.start, count, var)?
+            ValueList::var(body, field.stored.datatype, fixed.start, count, var)?
         }
     }))
 }
@@ -197,19 +193,23 @@ pub fn sum_json(datatype: Datatype, cell_val_num: CellValNum, sum: [u8; 8]) -> J
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::field::{Role, StoredField};
     use crate::error::Error;
     use crate::format::testing::Bytes;
     use serde_json::{Value, json};
     use std::collections::HashMap;
 
-    fn field(key: &str, datatype: Datatype, cell_val_num: CellValNum, nullable: bool) -> StoredField {
-        StoredField {
+    fn field(key: &str, datatype: Datatype, cell_val_num: CellValNum, nullable: bool) -> KeyedField {
+        KeyedField {
             key: key.to_string(),
-            slot: 0,
-            datatype,
-            cell_val_num,
-            nullable,
-            dimension: false,
+            stored: StoredField {
+                name: key.into(),
+                role: Role::Attribute(0),
+                datatype,
+                cell_val_num,
+                nullable,
+                slot: 0,
+            },
         }
     }
 
@@ -217,11 +217,11 @@ mod tests {
     struct Lists(HashMap<(String, TileListKey), Vec<u8>>);
 
     impl TileLists for Lists {
-        fn body(&self, field: &StoredField, list: TileListKey) -> Option<Box<dyn Body + '_>> {
+        fn body(&self, field: &KeyedField, list: TileListKey) -> Option<Box<dyn Body + '_>> {
             let body = self.0.get(&(field.key.clone(), list))?;
             Some(Box::new(body.clone()))
         }
-        fn place(&self, field: &StoredField, list: TileListKey, error: Error) -> Error {
+        fn place(&self, field: &KeyedField, list: TileListKey, error: Error) -> Error {
             error.in_part(format!("{} of {}", list.key(), field.key))
         }
     }
@@ -326,7 +326,7 @@ mod tests {
             lists = lists.with(
                 &f.key,
                 Mins,
-                match f.cell_val_num {
+                match f.stored.cell_val_num {
                     CellValNum::Var => bounds(&starts(&at), &texts),
                     CellValNum::Fixed(_) => bounds(&mins, b""),
                 },
@@ -335,13 +335,13 @@ mod tests {
         let segments = tiles_segments(fields.to_vec(), lists).unwrap();
         assert!(segments.count() > 10);
         let expected = fields.iter().map(|f| {
-            let mins: Json = match f.cell_val_num {
+            let mins: Json = match f.stored.cell_val_num {
                 CellValNum::Var => value::split(&at, &texts)
-                    .map(|bytes| value::cell(f.datatype, f.cell_val_num, bytes.unwrap()))
+                    .map(|bytes| value::cell(f.stored.datatype, f.stored.cell_val_num, bytes.unwrap()))
                     .collect(),
                 CellValNum::Fixed(n) => mins
-                    .chunks(n as usize * f.datatype.size())
-                    .map(|bytes| value::cell(f.datatype, f.cell_val_num, bytes))
+                    .chunks(n as usize * f.stored.datatype.size())
+                    .map(|bytes| value::cell(f.stored.datatype, f.stored.cell_val_num, bytes))
                     .collect(),
             };
             let lists = TileListKey::ALL.map(|list| {
@@ -379,7 +379,7 @@ mod tests {
     fn damaged_lists_are_shown_as_far_as_they_go() {
         let a = field("a", Datatype::Int16, CellValNum::Fixed(1), false);
         let s = field("s", Datatype::StringAscii, CellValNum::Var, false);
-        let mins = |field: &StoredField, body: Vec<u8>| -> Value {
+        let mins = |field: &KeyedField, body: Vec<u8>| -> Value {
             let lists = Lists::default().with(&field.key, TileListKey::Mins, body);
             let text = tiles_segments(vec![field.clone()], lists)
                 .unwrap()

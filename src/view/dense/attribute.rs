@@ -10,7 +10,8 @@ use crate::array::fragment_info::FragmentInfo;
 use crate::array::sequential::SequentialDetector;
 use crate::error::{Error, Result};
 use crate::format::enums::Layout as Order;
-use crate::format::schema::{Attribute, Schema};
+use crate::format::field::Field;
+use crate::format::schema::Schema;
 use crate::lock::lock;
 use crate::view::column::Runs;
 use lru::LruCache;
@@ -28,7 +29,7 @@ const MAX_PASSING_BAND: u64 = 1 << 20;
 /// An attribute of a view, in a box of cells.
 pub(super) struct DenseRuns {
     stack: Arc<Stack>,
-    attribute: Attribute,
+    attribute: Field,
     /// What each layer stores of the attribute.
     slots: Vec<Slot>,
     /// The first index of the box along each dimension.
@@ -69,13 +70,13 @@ impl DenseRuns {
     pub(super) fn new(
         stack: Arc<Stack>,
         schema: &Schema,
-        attribute: Attribute,
+        attribute: Field,
         origin: Vec<u64>,
         shape: Vec<u64>,
         count: u64,
     ) -> Self {
-        let slots = stack.slots(&attribute);
-        let size = attribute.cell_val_num.cell_size(attribute.datatype).unwrap_or(8);
+        let slots = stack.slots(&attribute.name, attribute.form());
+        let size = attribute.cell_size().unwrap_or(8);
         DenseRuns {
             band: band(&stack, schema, size, &shape),
             stack,
@@ -113,7 +114,7 @@ impl DenseRuns {
             strides: &self.strides,
             start: cells.start,
         };
-        let holds = |layer: usize| self.slots.get(layer).is_some_and(|slot| slot.holds());
+        let holds = |layer: usize| self.slots[layer] != Slot::Nothing;
         // Concurrent requests begin at different tiles, so that they do not wait for the same chunks.
         let length = (cells.end - cells.start).max(1);
         let turn = ((cells.start / length) as u32).reverse_bits();
@@ -169,8 +170,8 @@ impl DenseRuns {
         let (fragment, _) = self.stack.fragments.get(layer).ok_or_else(missing)?;
         let info = fragment.open()?;
         let index = match self.slots.get(layer) {
-            Some(Slot::Attribute(index)) => *index,
-            Some(Slot::Other(what)) => {
+            Some(Slot::Same(index)) => *index,
+            Some(Slot::Other(_, what)) => {
                 return Err(info.place(
                     Error::corrupt(format!(
                         "the fragment's attribute `{}` has {what} than in the view's schema",

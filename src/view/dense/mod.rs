@@ -18,7 +18,7 @@ mod stack;
 mod tests;
 
 use super::column::RunCells;
-use super::{DimRange, Role, ViewField};
+use super::{DimRange, Role};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::fragment::Fragment;
@@ -237,11 +237,11 @@ impl Dense {
         let missing = || Error::internal(format!("there is no attribute {index}"));
         let attribute = self.schema.attributes.get(index).ok_or_else(missing)?;
         let stack = self.stack()?;
-        let slots = stack.slots(attribute);
+        let slots = stack.slots(&attribute.name, attribute.form());
         let layers = stack.overlay.layers();
         for area in self.areas(0..self.count()?)? {
             for ((number, slot), layer) in slots.iter().enumerate().zip(layers).rev() {
-                let (Slot::Other(what), Some(common)) = (slot, layer.area.common(&area)) else {
+                let (Slot::Other(_, what), Some(common)) = (slot, layer.area.common(&area)) else {
                     continue;
                 };
                 if self.shows(number, common, &slots)? {
@@ -259,7 +259,7 @@ impl Dense {
         let stack = self.stack()?;
         let overlay = &stack.overlay;
         let layer_of = |layer: usize| overlay.layers().get(layer);
-        let holds = |layer: usize| slots.get(layer).is_some_and(|slot| slot.holds());
+        let holds = |layer: usize| slots[layer] != Slot::Nothing;
         let dense = |layer: usize| layer_of(layer).is_some_and(|layer| layer.dense);
         let mut left = Vec::new();
         let _ = overlay.holes(
@@ -294,7 +294,7 @@ impl Dense {
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
         let region = self.cells()?;
         let missing = || Error::not_found(format!("there is no field {field}"));
-        match ViewField::nth(&self.schema, field).ok_or_else(missing)?.role {
+        match self.schema.field(field).ok_or_else(missing)?.role {
             Role::Dimension(i) => {
                 let space = Space::new(&self.schema)?;
                 let axis = *space.axes.get(i).ok_or_else(missing)?;
@@ -315,10 +315,9 @@ impl Dense {
     pub(super) fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
         let region = self.cells()?;
         let missing = || Error::not_found(format!("there is no attribute {field}"));
-        let Some(Role::Attribute(index)) = ViewField::nth(&self.schema, field).map(|field| field.role) else {
-            return Err(missing());
-        };
-        let attribute = self.schema.attributes.get(index).ok_or_else(missing)?.clone();
+        let found = self.schema.field(field);
+        let attribute = found.filter(|field| matches!(field.role, Role::Attribute(_)));
+        let attribute = attribute.ok_or_else(missing)?;
         let axes = first.iter().zip(shape).zip(&region.shape);
         let inside = axes
             .clone()
@@ -328,7 +327,7 @@ impl Dense {
         }
         let origin = region.ends.iter().zip(first);
         let origin = origin.map(|(ends, first)| ends.map_or(0, |(low, _)| low + first));
-        let size = attribute.cell_val_num.cell_size(attribute.datatype);
+        let size = attribute.cell_size();
         let object = self
             .array
             .engine

@@ -19,8 +19,11 @@ impl Dense {
         // Whether a fragment has all attributes, and so hides older ones completely.
         let mut hides = vec![true; stack.overlay.layers().len()];
         for attribute in &self.schema.attributes {
-            for (hides, slot) in hides.iter_mut().zip(stack.slots(attribute)) {
-                *hides &= matches!(slot, Slot::Attribute(_));
+            for (hides, slot) in hides
+                .iter_mut()
+                .zip(stack.slots(&attribute.name, attribute.form()))
+            {
+                *hides &= matches!(slot, Slot::Same(_));
             }
         }
         let mut left = MAX_TILE_RUNS;

@@ -5,8 +5,8 @@ use super::space::{Area, Space};
 use crate::array::Array;
 use crate::array::fragment::Fragment;
 use crate::error::{Error, Result};
-use crate::format::schema::{Attribute, Schema};
-use crate::view::changed::difference;
+use crate::format::field::{Form, Stored};
+use crate::format::schema::Schema;
 use crate::view::outlines::outlines;
 use std::sync::Arc;
 
@@ -20,37 +20,8 @@ pub(super) struct Stack {
     pub(super) array: Arc<Array>,
 }
 
-/// What a fragment has of an attribute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Slot {
-    /// The attribute with this index in the fragment's schema.
-    Attribute(usize),
-    Nothing,
-    /// An attribute of the same name but another type; the text names the difference.
-    Other(&'static str),
-}
-
-impl Slot {
-    fn of(wanted: &Attribute, schema: &Schema) -> Slot {
-        let found = schema.attribute_index(&wanted.name);
-        let Some((index, found)) = found.and_then(|i| Some((i, schema.attributes.get(i)?))) else {
-            return Slot::Nothing;
-        };
-        if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
-            return Slot::Nothing;
-        }
-        let form = |attribute: &Attribute| (attribute.datatype, attribute.cell_val_num, attribute.nullable);
-        match difference(form(found), form(wanted)) {
-            Some(what) => Slot::Other(what),
-            None => Slot::Attribute(index),
-        }
-    }
-
-    /// Whether the fragment has an attribute of that name, so that it hides what older ones have of it.
-    pub(super) fn holds(self) -> bool {
-        self != Slot::Nothing
-    }
-}
+/// What a fragment has of an attribute: its index in the fragment's schema.
+pub(super) type Slot = Stored<usize>;
 
 impl Stack {
     /// Reads which cells `fragments`, oldest first, cover. Metadata that cannot be read is an error, because
@@ -99,15 +70,19 @@ impl Stack {
         Some(areas.fold(first, |all, next| all.around(next)))
     }
 
-    /// What each fragment has of `attribute`.
-    pub(super) fn slots(&self, attribute: &Attribute) -> Vec<Slot> {
+    /// What each fragment has of the attribute of this name. One that has nothing hides nothing of what older ones have.
+    pub(super) fn slots(&self, name: &[u8], wanted: Form) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::with_capacity(self.fragments.len());
         let mut last: Option<&Arc<Schema>> = None;
         for (_, schema) in &self.fragments {
             // Most fragments have the same schema as the one before.
             let slot = match (last, slots.last()) {
                 (Some(before), Some(slot)) if Arc::ptr_eq(before, schema) => *slot,
-                _ => Slot::of(attribute, schema),
+                _ => {
+                    let found = schema.attribute_index(name);
+                    let found = found.map(|index| (index, schema.attributes[index].form()));
+                    Slot::of(found, wanted)
+                }
             };
             slots.push(slot);
             last = Some(schema);

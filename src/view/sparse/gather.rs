@@ -1,38 +1,24 @@
 //! The values of one field of a sparse view, gathered from its fragments.
 
-use super::super::changed::difference;
 use super::super::column::Runs;
-use super::super::{Role, ViewField};
+use super::super::{Field, Role};
 use super::block::{Piece, ViewPart};
-use super::{Merged, Share, find_field};
+use super::{Merged, Share};
 use crate::array::cells::{Cells, FragmentCells};
 use crate::array::column::Content;
 use crate::error::{Error, Result};
-use crate::format::schema::Schema;
+use crate::format::field::Stored;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-
-/// A fragment's cells of the field.
-enum StoredField {
-    /// None: the fragment lacks the field, so its cells have the fill value.
-    Nothing,
-    /// Cells of the field.
-    Cells(FragmentCells),
-    /// A field of another type than in the view's schema.
-    Changed(Error),
-}
 
 /// One field of a sparse view.
 pub(super) struct Gather {
     merged: Arc<dyn Merged>,
     /// Number of cells in the view.
     count: u64,
-    field: ViewField,
-    /// The fill value, and whether it is valid, that is not null.
-    fill: Vec<u8>,
-    fill_valid: bool,
-    /// The field of each input, once known.
-    stored: Vec<OnceLock<StoredField>>,
+    field: Field,
+    /// The cells of each input, once known; None if they have the fill value.
+    stored: Vec<OnceLock<Result<Option<FragmentCells>>>>,
 }
 
 /// The cells of one read, and where they are stored.
@@ -233,21 +219,12 @@ fn cells_of(piece: &Piece) -> Range<u64> {
 
 impl Gather {
     /// `field` of the view that `merged` makes.
-    pub(super) fn new(merged: Arc<dyn Merged>, schema: &Schema, field: &ViewField) -> Result<Gather> {
-        let (fill, fill_valid) = match field.role {
-            Role::Dimension(_) => (Vec::new(), true),
-            Role::Attribute(i) => {
-                let attribute = &schema.attributes[i];
-                (attribute.fill_value.clone(), attribute.fill_value_valid)
-            }
-        };
+    pub(super) fn new(merged: Arc<dyn Merged>, field: Field) -> Result<Gather> {
         Ok(Gather {
             count: merged.count()?,
             stored: merged.inputs().iter().map(|_| OnceLock::new()).collect(),
             merged,
-            field: field.clone(),
-            fill,
-            fill_valid,
+            field,
         })
     }
 
@@ -258,39 +235,26 @@ impl Gather {
         };
         let stored = cell.get_or_init(|| {
             let info = &source.info;
-            let Some(found) = find_field(info, &self.field).filter(|found| info.stores(found)) else {
-                return StoredField::Nothing;
-            };
-            let wanted = &self.field;
-            if found.cell_val_num.is_var() != wanted.cell_val_num.is_var() {
-                return StoredField::Nothing;
-            }
-            let form = (found.datatype, found.cell_val_num, found.nullable);
-            match difference(form, wanted.form()) {
-                None => {
+            match info.stored_as(&self.field) {
+                Stored::Nothing => Ok(None),
+                Stored::Same(found) => {
                     let share = Share::of(&info.engine, self.stored.len());
                     // The offsets are read twice: to measure the cells, and to read them.
                     let var = found.cell_val_num.is_var() && share.has_room(info, Some(8));
                     let cells = FragmentCells::new(info.clone(), found.clone());
                     let stays = Some(Content::Offsets).filter(|_| var);
-                    StoredField::Cells(cells.holding(share.hold).staying(stays))
+                    Ok(Some(cells.holding(share.hold).staying(stays)))
                 }
-                Some(what) => StoredField::Changed(
-                    info.place(
-                        Error::corrupt(format!(
-                            "the fragment's field `{}` has {what} than in the view's schema",
-                            String::from_utf8_lossy(&wanted.name)
-                        ))
-                        .at(0),
-                    ),
-                ),
+                Stored::Other(_, what) => Err(info.place(
+                    Error::corrupt(format!(
+                        "the fragment's field `{}` has {what} than in the view's schema",
+                        String::from_utf8_lossy(&self.field.name)
+                    ))
+                    .at(0),
+                )),
             }
         });
-        match stored {
-            StoredField::Nothing => Ok(None),
-            StoredField::Cells(cells) => Ok(Some(cells)),
-            StoredField::Changed(error) => Err(error.clone()),
-        }
+        stored.as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
     /// Where `cells` of the view are stored.
@@ -355,7 +319,7 @@ impl Gather {
 
     /// Appends the fill value `count` times.
     fn fill_cells(&self, count: u64, out: &mut Vec<u8>) -> Result<()> {
-        (0..count).for_each(|_| out.extend_from_slice(&self.fill));
+        (0..count).for_each(|_| out.extend_from_slice(&self.field.fill_value));
         Ok(())
     }
 
@@ -482,11 +446,17 @@ impl Runs for Gather {
     fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let size = self.field.cell_size();
         let size = size.ok_or_else(|| Error::internal("var-sized cells have no fixed size"))?;
-        self.entries(cells, size, Content::Data, &self.fill, out)
+        self.entries(cells, size, Content::Data, &self.field.fill_value, out)
     }
 
     fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        self.entries(cells, 1, Content::Validity, &[u8::from(self.fill_valid)], out)
+        self.entries(
+            cells,
+            1,
+            Content::Validity,
+            &[u8::from(self.field.fill_value_valid)],
+            out,
+        )
     }
 
     fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
@@ -497,7 +467,7 @@ impl Runs for Gather {
         })?;
         found.each(&got, |count, from, starts| {
             let Some(starts) = starts else {
-                out.extend((0..count).map(|_| self.fill.len() as u64));
+                out.extend((0..count).map(|_| self.field.fill_value.len() as u64));
                 return Ok(());
             };
             let ends = &starts[from..=from + count];
@@ -549,7 +519,10 @@ impl Runs for Gather {
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let piece = self.piece_of(cell)?;
         let Some(stored) = self.stored(piece.input)? else {
-            let part = self.fill.get(bytes.start as usize..bytes.end as usize);
+            let part = self
+                .field
+                .fill_value
+                .get(bytes.start as usize..bytes.end as usize);
             out.extend_from_slice(part.ok_or_else(too_few)?);
             return Ok(());
         };

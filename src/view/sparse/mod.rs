@@ -25,10 +25,9 @@ mod ranges;
 mod tests;
 mod values;
 
-use super::changed::difference;
 use super::column::RunCells;
 use super::outlines::outlines;
-use super::{CellOrigin, DimRange, Role, Tiles, ViewField};
+use super::{CellOrigin, DimRange, Field, Tiles};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::deletes::in_force as deletes_in_force;
@@ -39,6 +38,7 @@ use crate::array::order::{ByteKey, GlobalOrder, SortKey};
 use crate::array::snapshot::Snapshot;
 use crate::array::tail_prefetch::TailPrefetch;
 use crate::error::{Error, Result};
+use crate::format::field::Stored;
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::Schema;
@@ -194,19 +194,15 @@ impl Sparse {
 
     /// The cells of field `field`, an index into the view's fields.
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
-        let Some(found) = &ViewField::nth(&self.schema, field) else {
+        let Some(found) = self.schema.field(field) else {
             return Err(Error::not_found(format!("there is no field {field}")));
         };
         let cells = self.cells()?;
-        let gather = Gather::new(cells, &self.schema, found)?;
+        let size = found.cell_size();
         let engine = &self.array.engine;
         let object = engine.number(&(&self.array.path, self.state, field));
-        Ok(Arc::new(RunCells::new(
-            gather,
-            found.cell_size(),
-            &self.array,
-            object,
-        )))
+        let gather = Gather::new(cells, found)?;
+        Ok(Arc::new(RunCells::new(gather, size, &self.array, object)))
     }
 
     /// The origin of each of `runs`: see [`View::origins`](super::View::origins).
@@ -246,15 +242,10 @@ impl Sparse {
 
     /// The newest fragment that has `field` in another form and that some cell comes from: its name, and the
     /// difference.
-    pub(super) fn unreadable(&self, field: &ViewField) -> Result<Option<(String, &'static str)>> {
+    pub(super) fn unreadable(&self, field: &Field) -> Result<Option<(String, &'static str)>> {
         let cells = self.cells()?;
         for (number, input) in cells.inputs().iter().enumerate().rev() {
-            let info = &input.info;
-            let found = find_field(info, field).filter(|found| info.stores(found));
-            let what = found.and_then(|found| {
-                difference((found.datatype, found.cell_val_num, found.nullable), field.form())
-            });
-            if let Some(what) = what
+            if let Stored::Other(_, what) = input.info.stored_as(field)
                 && cells.shows(number)?
             {
                 let fragments = self.snapshot.fragment_list();
@@ -613,12 +604,4 @@ fn overlap(members: &[Arc<Input>]) -> bool {
     };
     let mut pairs = domains.iter().enumerate();
     pairs.any(|(i, a)| domains.iter().skip(i + 1).any(|b| !apart(a, b)))
-}
-
-/// The field of a fragment that is `field` of the view.
-fn find_field<'a>(info: &'a FragmentInfo, field: &ViewField) -> Option<&'a crate::array::field::Field> {
-    match field.role {
-        Role::Dimension(i) => info.dimension(i),
-        Role::Attribute(_) => info.attribute(info.schema.attribute_index(&field.name)?),
-    }
 }
