@@ -4,7 +4,7 @@ use super::cells::{CELLS, CellRun, odd_validity};
 use super::files::Files;
 use super::queue::Job;
 use super::shared::Shared;
-use super::statistics::{Class, Summaries, Summary, Values};
+use super::statistics::{Class, Integers, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::array::field::{Role, StoredField};
@@ -225,7 +225,7 @@ impl Work {
         let found = |kind, message: String| {
             Problem::new(kind, self.files.path(), message).in_part(format_args!("field `{name}`"))
         };
-        let Some(Values::Integer { min, max, .. }) = &summary.values else {
+        let Some(Values::Integers(Integers { min, max, .. })) = &summary.values else {
             return;
         };
         if let Some(count) = self.enumeration {

@@ -40,26 +40,30 @@ impl Class {
 /// Minimum, maximum and sum of several values.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Values {
-    /// `above` is the sum of the positive values and `below` that of the negative ones. They tell whether a
-    /// running sum may have saturated on its way.
-    Integer {
-        min: i128,
-        max: i128,
-        above: i128,
-        below: i128,
-    },
-    /// `magnitude` is the sum of absolute values; `odd` is set if there is a NaN or an infinity.
-    Float {
-        min: f64,
-        max: f64,
-        sum: f64,
-        magnitude: f64,
-        odd: bool,
-    },
-    Text {
-        min: Vec<u8>,
-        max: Vec<u8>,
-    },
+    Integers(Integers),
+    Floats(Floats),
+    /// The least and the greatest text.
+    Texts(Vec<u8>, Vec<u8>),
+}
+
+/// `above` is the sum of the positive values and `below` that of the negative ones. They tell whether a
+/// running sum may have saturated on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Integers {
+    pub min: i128,
+    pub max: i128,
+    above: i128,
+    below: i128,
+}
+
+/// `magnitude` is the sum of absolute values; `odd` is set if there is a NaN or an infinity.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Floats {
+    min: f64,
+    max: f64,
+    sum: f64,
+    magnitude: f64,
+    odd: bool,
 }
 
 /// The statistics of some cells.
@@ -147,32 +151,31 @@ impl Summary {
                     above += i128::from(value.max(0));
                     below += i128::from(value.min(0));
                 }
-                Some(Values::Integer {
+                Some(Values::Integers(Integers {
                     min: min.into(),
                     max: max.into(),
                     above,
                     below,
-                })
+                }))
             }};
         }
         macro_rules! floats {
             ($type:ty) => {{
-                let (mut min, mut max, mut sum, mut magnitude, mut odd) =
-                    (f64::INFINITY, f64::NEG_INFINITY, 0.0, 0.0, false);
+                let mut all = Floats {
+                    min: f64::INFINITY,
+                    max: f64::NEG_INFINITY,
+                    sum: 0.0,
+                    magnitude: 0.0,
+                    odd: false,
+                };
                 for value in valid!($type).map(f64::from) {
-                    min = value.min(min);
-                    max = value.max(max);
-                    sum += value;
-                    magnitude += value.abs();
-                    odd |= !value.is_finite();
+                    all.min = value.min(all.min);
+                    all.max = value.max(all.max);
+                    all.sum += value;
+                    all.magnitude += value.abs();
+                    all.odd |= !value.is_finite();
                 }
-                Some(Values::Float {
-                    min,
-                    max,
-                    sum,
-                    magnitude,
-                    odd,
-                })
+                Some(Values::Floats(all))
             }};
         }
         let values = match datatype {
@@ -197,7 +200,7 @@ impl Summary {
     pub(super) fn add_text(&mut self, text: &[u8]) {
         self.valid += 1;
         match &mut self.values {
-            Some(Values::Text { min, max }) => {
+            Some(Values::Texts(min, max)) => {
                 if text_order(text, min) == Ordering::Less {
                     min.clear();
                     min.extend_from_slice(text);
@@ -207,16 +210,12 @@ impl Summary {
                     max.extend_from_slice(text);
                 }
             }
-            _ => {
-                let (min, max) = (text.to_vec(), text.to_vec());
-                self.values = Some(Values::Text { min, max });
-            }
+            _ => self.values = Some(Values::Texts(text.to_vec(), text.to_vec())),
         }
     }
 
     /// Adds the statistics of other cells of the field.
     pub(super) fn merge(&mut self, other: Summary) {
-        use Values::*;
         self.valid += other.valid;
         self.nulls += other.nulls;
         let Some(other) = other.values else { return };
@@ -225,54 +224,20 @@ impl Summary {
             return;
         };
         match (own, other) {
-            (
-                Integer {
-                    min,
-                    max,
-                    above,
-                    below,
-                },
-                Integer {
-                    min: other_min,
-                    max: other_max,
-                    above: other_above,
-                    below: other_below,
-                },
-            ) => {
-                *min = other_min.min(*min);
-                *max = other_max.max(*max);
-                *above += other_above;
-                *below += other_below;
+            (Values::Integers(own), Values::Integers(other)) => {
+                own.min = own.min.min(other.min);
+                own.max = own.max.max(other.max);
+                own.above += other.above;
+                own.below += other.below;
             }
-            (
-                Float {
-                    min,
-                    max,
-                    sum,
-                    magnitude,
-                    odd,
-                },
-                Float {
-                    min: other_min,
-                    max: other_max,
-                    sum: other_sum,
-                    magnitude: other_magnitude,
-                    odd: other_odd,
-                },
-            ) => {
-                *min = other_min.min(*min);
-                *max = other_max.max(*max);
-                *sum += other_sum;
-                *magnitude += other_magnitude;
-                *odd |= other_odd;
+            (Values::Floats(own), Values::Floats(other)) => {
+                own.min = other.min.min(own.min);
+                own.max = other.max.max(own.max);
+                own.sum += other.sum;
+                own.magnitude += other.magnitude;
+                own.odd |= other.odd;
             }
-            (
-                Text { min, max },
-                Text {
-                    min: other_min,
-                    max: other_max,
-                },
-            ) => {
+            (Values::Texts(min, max), Values::Texts(other_min, other_max)) => {
                 if text_order(&other_min, min) == Ordering::Less {
                     *min = other_min;
                 }
@@ -309,14 +274,14 @@ impl Summary {
                 .then(|| format!("the stored {what} has {length} bytes, which is not the size of a value"))
         };
         match self.values.as_ref()? {
-            Values::Integer { min, max, .. } => {
+            Values::Integers(Integers { min, max, .. }) => {
                 let actual = if least { min } else { max };
                 match Scalar::read(datatype, stored).and_then(Scalar::integer) {
                     Some(stored) if stored != *actual => differ(stored.to_string(), actual.to_string()),
                     found => size(found.is_some()),
                 }
             }
-            Values::Float { min, max, odd, .. } => {
+            Values::Floats(Floats { min, max, odd, .. }) => {
                 let actual = if least { min } else { max };
                 match Scalar::read(datatype, stored).map(Scalar::float) {
                     Some(stored) if !odd && stored != *actual => {
@@ -325,7 +290,7 @@ impl Summary {
                     found => size(found.is_some()),
                 }
             }
-            Values::Text { min, max } => {
+            Values::Texts(min, max) => {
                 let actual = if least { min } else { max };
                 let show = |text: &[u8]| format!("{:?}", String::from_utf8_lossy(text));
                 match text_order(stored, actual) {
@@ -347,7 +312,7 @@ impl Summary {
             self.values.as_ref()?,
             Scalar::read(datatype.sum_type()?, &stored)?,
         ) {
-            (Values::Integer { above, below, .. }, Scalar::Signed(stored)) => {
+            (Values::Integers(Integers { above, below, .. }), Scalar::Signed(stored)) => {
                 let actual = above + below;
                 // If the running sum can saturate, its result depends on the order of the values.
                 let exact = *above <= i128::from(i64::MAX) && *below >= i128::from(i64::MIN);
@@ -356,24 +321,19 @@ impl Summary {
                     false => None,
                 }
             }
-            (Values::Integer { above: actual, .. }, Scalar::Unsigned(stored)) => {
+            (Values::Integers(Integers { above: actual, .. }), Scalar::Unsigned(stored)) => {
                 match i128::from(stored) != *actual.min(&i128::from(u64::MAX)) {
                     true => differ(stored.to_string(), actual.to_string()),
                     false => None,
                 }
             }
-            (
-                Values::Float {
-                    sum, magnitude, odd, ..
-                },
-                Scalar::Float64(stored),
-            ) => {
+            (Values::Floats(all), Scalar::Float64(stored)) => {
                 // The rounding error depends on the order of the values, and grows with their number.
-                let tolerance = magnitude * (self.valid as f64 + 2.0) * f64::EPSILON;
-                let close = (stored - sum).abs() <= tolerance;
-                match close || *odd || !magnitude.is_finite() {
+                let tolerance = all.magnitude * (self.valid as f64 + 2.0) * f64::EPSILON;
+                let close = (stored - all.sum).abs() <= tolerance;
+                match close || all.odd || !all.magnitude.is_finite() {
                     true => None,
-                    false => differ(stored.to_string(), sum.to_string()),
+                    false => differ(stored.to_string(), all.sum.to_string()),
                 }
             }
             _ => None,
