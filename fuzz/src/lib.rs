@@ -35,7 +35,7 @@ use tiledbfs::internals::format::condition::Condition;
 use tiledbfs::internals::format::datatype::Datatype;
 use tiledbfs::internals::format::enumeration::Enumeration;
 use tiledbfs::internals::format::fragment::footer::FooterPosition;
-use tiledbfs::internals::format::fragment::{Boxes, Footer, LegacyMetadata, MinMax, RTree, Slots, sections};
+use tiledbfs::internals::format::fragment::{Boxes, Footer, MinMax, RTree, Slots, legacy, sections};
 use tiledbfs::internals::format::group::GroupDetails;
 use tiledbfs::internals::format::name::TimestampedName;
 use tiledbfs::internals::format::schema::Schema;
@@ -158,9 +158,9 @@ pub fn fragment_metadata(data: &[u8]) {
     let (rest, version) = (c.rest(), u32::from(version));
     match which % 8 {
         0 => {
-            if let Ok(legacy) = placed(LegacyMetadata::parse(rest, &schema)) {
-                render(&json::footer::legacy_json(&legacy, &schema, false, &NO_TILES));
-                let boxes = legacy.mbrs;
+            if let Ok(footer) = placed(legacy::parse(rest, &schema, false)) {
+                render(&json::footer::footer_json(&footer, &schema, None, &NO_TILES));
+                let boxes = footer.inline.expect("it has all inline").mbrs;
                 render_rtree(None, vec![boxes.boxes], &boxes.body, &schema);
             }
         }
@@ -172,7 +172,12 @@ pub fn fragment_metadata(data: &[u8]) {
                     offset: 1 << 30,
                     size: rest.len() as u64,
                 };
-                render(&json::footer::footer_json(&footer, &schema, position, &NO_TILES));
+                render(&json::footer::footer_json(
+                    &footer,
+                    &schema,
+                    Some(position),
+                    &NO_TILES,
+                ));
                 render(&json::fields::by_field(
                     &json::fields::keyed_fields(&schema, &footer.slots),
                     |_| false.into(),

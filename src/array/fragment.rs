@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::field::{StoredField, Writer};
-use super::fragment_info::{FragmentInfo, FragmentMetadata, METADATA_FILE, incomplete};
+use super::fragment_info::{FragmentInfo, METADATA_FILE, incomplete};
 use super::geometry::Geometry;
 use super::repeated_footers::RepeatedFooters;
 use super::schemas::Schemas;
@@ -12,7 +12,7 @@ use crate::filter::EncryptionKey;
 use crate::filter::generic::{GenericTile, read_generic_tile_within};
 use crate::format::enums::{ArrayType, Encryption};
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::{Footer, FooterFront, LegacyMetadata};
+use crate::format::fragment::{Footer, FooterFront, legacy};
 use crate::format::name::TimestampedName;
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
@@ -281,9 +281,8 @@ impl Fragment {
         let (position, (schema, schema_name, footer)) = self.footer(&blob)?;
         let tile = GenericTile::read_header(&blob, footer.offsets.rtree, self.key.as_ref())?;
         let geometry = geometry_of(&schema, &footer, position)?;
-        let dense = footer.dense;
-        let metadata = FragmentMetadata::Footer(Box::new(footer), position);
-        Ok(self.info((schema, schema_name), metadata, dense, geometry, &tile, &*file))
+        let footer = (footer, Some(position));
+        Ok(self.info((schema, schema_name), footer, geometry, &tile, &*file))
     }
 
     /// The position of the footer of the metadata file `blob`, and the result of [`Fragment::parse_footer`].
@@ -375,7 +374,6 @@ impl Fragment {
         let schema_name = super::schemas::LEGACY_SCHEMA;
         let schema = self.schemas.get(schema_name)?;
         let (tile, body) = read_generic_tile_within(blob, 0, self.key.as_ref(), MAX_LEGACY)?;
-        let metadata = LegacyMetadata::parse(&body, &schema).map_err(|e| e.in_part("fragment metadata"))?;
         // There is no flag: a fragment with coordinates is sparse, as are all of a sparse array.
         let coordinates = self.path.join("__coords.tdb");
         let dense = match self.engine.storage.metadata(&coordinates) {
@@ -384,37 +382,23 @@ impl Fragment {
             Err(e) if e.kind() == ErrorKind::NotFound => true,
             Err(e) => return Err(e.at(0)),
         };
-        let geometry = match dense {
-            true => Geometry::dense(&schema, metadata.non_empty_domain.as_deref()),
-            false => Geometry::sparse(metadata.mbrs.len(), schema.capacity, metadata.last_tile_cell_num),
-        };
+        let footer = legacy::parse(&body, &schema, dense).map_err(|e| e.in_part("fragment metadata"))?;
+        let geometry = Geometry::of_footer(&footer, &schema).map_err(|e| e.at(0))?;
         let schema = (schema, schema_name.to_owned());
-        let metadata = FragmentMetadata::Legacy(Box::new(metadata));
-        Ok(self.info(
-            schema,
-            metadata,
-            dense,
-            geometry.map_err(|e| e.at(0))?,
-            &tile,
-            file,
-        ))
+        Ok(self.info(schema, (footer, None), geometry, &tile, file))
     }
 
-    /// The fragment with this schema and its name, and metadata read from `file`, one generic tile of which is
-    /// `tile`.
+    /// The fragment with this schema and its name, and a footer and its position read from `file`, one generic
+    /// tile of which is `tile`.
     fn info(
         &self,
         (schema, schema_name): (Arc<Schema>, String),
-        metadata: FragmentMetadata,
-        dense: bool,
+        (footer, footer_position): (Footer, Option<FooterPosition>),
         geometry: Geometry,
         tile: &GenericTile,
         file: &dyn Blob,
     ) -> FragmentInfo {
-        let slots = match &metadata {
-            FragmentMetadata::Legacy(legacy) => legacy.slots(&schema),
-            FragmentMetadata::Footer(footer, _) => footer.slots,
-        };
+        let (slots, dense) = (footer.slots, footer.dense);
         FragmentInfo {
             engine: self.engine.clone(),
             path: self.path.clone(),
@@ -432,7 +416,8 @@ impl Fragment {
                 encrypted: tile.encryption != Encryption::None,
                 key: self.key.clone(),
             },
-            metadata,
+            footer,
+            footer_position,
             metadata_size: file.len(),
             metadata_version: file.version(),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),

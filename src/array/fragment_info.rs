@@ -9,7 +9,7 @@ use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::field::{Field, Role as FieldRole, Stored};
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::{Footer, LegacyMetadata, Slots};
+use crate::format::fragment::{Footer, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
@@ -23,14 +23,6 @@ use std::sync::{Arc, OnceLock};
 /// The name of a fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
 
-/// The metadata of a fragment, in the form of its format version.
-pub enum FragmentMetadata {
-    /// Versions 1 and 2.
-    Legacy(Box<LegacyMetadata>),
-    /// Version 3 and later.
-    Footer(Box<Footer>, FooterPosition),
-}
-
 /// A fragment whose metadata is in memory.
 pub struct FragmentInfo {
     /// Shared state.
@@ -43,8 +35,10 @@ pub struct FragmentInfo {
     pub schema: Arc<Schema>,
     /// The file name of that schema.
     pub schema_name: String,
-    /// The metadata.
-    pub metadata: FragmentMetadata,
+    /// The footer of its metadata.
+    pub footer: Footer,
+    /// Where the footer lies in the metadata file; None in versions 1 and 2.
+    pub footer_position: Option<FooterPosition>,
     /// Whether cells are stored by position, without coordinates.
     pub dense: bool,
     /// The tiles.
@@ -76,12 +70,12 @@ impl FragmentInfo {
     pub(super) fn memory(&self) -> u64 {
         const BASE_MEMORY: u64 = 1024;
         const SLOT_MEMORY: u64 = 256;
-        let lists = match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => {
+        let lists = match &self.footer.inline {
+            Some(inline) => {
                 let lists = [
-                    &legacy.tile_offsets,
-                    &legacy.tile_var_offsets,
-                    &legacy.tile_var_sizes,
+                    &inline.tile_offsets,
+                    &inline.tile_var_offsets,
+                    &inline.tile_var_sizes,
                 ];
                 let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
                 // Each tile has a bounding box with two ends per dimension.
@@ -96,7 +90,7 @@ impl FragmentInfo {
                     false => tiles.saturating_mul(tile),
                 })
             }
-            FragmentMetadata::Footer(..) => 0,
+            None => 0,
         };
         let slots = self.var_sums.len().max(self.fields.len()) as u64;
         BASE_MEMORY
@@ -111,18 +105,12 @@ impl FragmentInfo {
 
     /// Bounding box of the cells.
     pub fn non_empty_domain(&self) -> Option<&Rect> {
-        match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => legacy.non_empty_domain.as_ref(),
-            FragmentMetadata::Footer(footer, _) => footer.non_empty_domain.as_ref(),
-        }
+        self.footer.non_empty_domain.as_ref()
     }
 
     /// The size of the files of all fields together, in bytes; None beyond 2^64.
     pub fn files_size(&self) -> Option<u64> {
-        match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => legacy.files_size(),
-            FragmentMetadata::Footer(footer, _) => footer.files_size(),
-        }
+        self.footer.files_size()
     }
 
     /// The indexes of the fields that it stores.
@@ -172,13 +160,10 @@ impl FragmentInfo {
 
     /// The size of one of a field's files by the metadata, in bytes; 0 if there is no such file.
     pub fn file_size(&self, slot: usize, part: Part) -> u64 {
-        let sizes: &[u64] = match (&self.metadata, part) {
-            (FragmentMetadata::Legacy(legacy), Part::Fixed) => &legacy.file_sizes,
-            (FragmentMetadata::Legacy(legacy), Part::Var) => &legacy.file_var_sizes,
-            (FragmentMetadata::Legacy(_), Part::Validity) => &[],
-            (FragmentMetadata::Footer(footer, _), Part::Fixed) => &footer.file_sizes,
-            (FragmentMetadata::Footer(footer, _), Part::Var) => &footer.file_var_sizes,
-            (FragmentMetadata::Footer(footer, _), Part::Validity) => &footer.file_validity_sizes,
+        let sizes = match part {
+            Part::Fixed => &self.footer.file_sizes,
+            Part::Var => &self.footer.file_var_sizes,
+            Part::Validity => &self.footer.file_validity_sizes,
         };
         sizes.get(slot).copied().unwrap_or(0)
     }
@@ -213,7 +198,7 @@ impl FragmentInfo {
 
     /// A list of a slot. Its file stays open if `hold` is true.
     pub fn list(&self, slot: usize, list: TileListKey, hold: bool) -> Result<Arc<dyn TileList>> {
-        if let Some(numbers) = self.legacy_list(list, slot) {
+        if let Some(numbers) = self.inline_list(list, slot) {
             return Ok(Arc::new(numbers.clone()));
         }
         let offset = self.list_offset(list, slot).ok_or_else(|| {

@@ -1,12 +1,11 @@
 //! The sections of a fragment's metadata, across format versions.
 
-use super::fragment_info::{FragmentInfo, FragmentMetadata};
+use super::fragment_info::FragmentInfo;
 use super::tile_list::TileListKey;
 use crate::error::{Error, Result};
 use crate::format::body::Body;
-use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::sections::{parse_fragment_statistics, parse_processed_conditions};
-use crate::format::fragment::{Boxes, Footer, FragmentStatistics, RTree, StoredBoxes};
+use crate::format::fragment::{Boxes, FragmentStatistics, RTree};
 use crate::storage::Blob;
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,39 +21,13 @@ pub struct StoredRTree {
 }
 
 impl FragmentInfo {
-    /// The footer; None in versions 1 and 2.
-    pub fn footer(&self) -> Option<&Footer> {
-        match &self.metadata {
-            FragmentMetadata::Footer(footer, _) => Some(footer),
-            FragmentMetadata::Legacy(_) => None,
-        }
-    }
-
-    /// The position of the footer in the metadata file; None in versions 1 and 2.
-    pub fn footer_position(&self) -> Option<FooterPosition> {
-        match &self.metadata {
-            FragmentMetadata::Footer(_, position) => Some(*position),
-            FragmentMetadata::Legacy(_) => None,
-        }
-    }
-
-    /// The MBRs of tiles in versions 1 and 2; None in later ones.
-    pub fn legacy_boxes(&self) -> Option<&StoredBoxes> {
-        match &self.metadata {
-            FragmentMetadata::Footer(..) => None,
-            FragmentMetadata::Legacy(legacy) => Some(&legacy.mbrs),
-        }
-    }
-
-    /// A list of a slot in versions 1 and 2; None in later ones, or if the version lacks the list.
-    pub(super) fn legacy_list(&self, list: TileListKey, slot: usize) -> Option<&Vec<u64>> {
-        let FragmentMetadata::Legacy(legacy) = &self.metadata else {
-            return None;
-        };
+    /// A list of a slot, if it is stored with the footer.
+    pub(super) fn inline_list(&self, list: TileListKey, slot: usize) -> Option<&Vec<u64>> {
+        let inline = self.footer.inline.as_ref()?;
         let lists = match list {
-            TileListKey::TileOffsets => &legacy.tile_offsets,
-            TileListKey::TileVarOffsets => &legacy.tile_var_offsets,
-            TileListKey::TileVarSizes => &legacy.tile_var_sizes,
+            TileListKey::TileOffsets => &inline.tile_offsets,
+            TileListKey::TileVarOffsets => &inline.tile_var_offsets,
+            TileListKey::TileVarSizes => &inline.tile_var_sizes,
             _ => return None,
         };
         lists.get(slot)
@@ -63,7 +36,7 @@ impl FragmentInfo {
     /// The offset in the metadata file of the generic tile of a slot's list; None if the version has no such
     /// tile.
     pub fn list_offset(&self, list: TileListKey, slot: usize) -> Option<u64> {
-        let o = &self.footer()?.offsets;
+        let o = &self.footer.offsets;
         // The lists of the global order are indexed by dimension, not by slot.
         let dimension = || (0..self.slots.dimensions).find(|&i| self.slots.dimension(i) == Some(slot));
         let (offsets, index) = match list {
@@ -81,15 +54,14 @@ impl FragmentInfo {
         offsets.get(index).copied()
     }
 
-    /// A list of a slot in version 3 and later, read from the metadata file `blob`; None if the version lacks
-    /// it.
+    /// A list of a slot as stored, read from the metadata file `blob`; None if the version lacks it.
     pub fn list_body(
         &self,
         blob: &Arc<dyn Blob>,
         list: TileListKey,
         slot: usize,
     ) -> Option<Box<dyn Body + '_>> {
-        if let Some(numbers) = self.legacy_list(list, slot) {
+        if let Some(numbers) = self.inline_list(list, slot) {
             return Some(Box::new(Numbers(numbers)));
         }
         let body = self.generic_body(self.list_offset(list, slot)?);
@@ -113,18 +85,18 @@ impl FragmentInfo {
 
     /// The R-tree as stored.
     pub fn rtree(self: &Arc<Self>) -> Result<StoredRTree> {
-        let Some(footer) = self.footer() else {
-            let level = self.legacy_boxes().filter(|boxes| !boxes.is_empty());
+        if let Some(inline) = &self.footer.inline {
+            let level = Some(&inline.mbrs).filter(|boxes| !boxes.is_empty());
             return Ok(StoredRTree {
                 fanout: None,
                 levels: level.map(|level| level.boxes.clone()).into_iter().collect(),
-                body: Arc::new(LegacyBoxes(self.clone())),
+                body: inline.mbrs.body.clone(),
             });
-        };
-        let offset = footer.offsets.rtree;
+        }
+        let offset = self.footer.offsets.rtree;
         let body = self.generic_body(offset).hold()?;
-        let rtree =
-            RTree::parse(&body, footer.version, &self.schema).map_err(|e| e.in_part("R-tree").at(offset))?;
+        let rtree = RTree::parse(&body, self.footer.version, &self.schema)
+            .map_err(|e| e.in_part("R-tree").at(offset))?;
         Ok(StoredRTree {
             fanout: Some(rtree.fanout),
             levels: rtree.levels,
@@ -136,8 +108,8 @@ impl FragmentInfo {
     pub fn statistics(&self) -> Result<Option<Vec<FragmentStatistics>>> {
         // A newer library that writes to an array of version 11 leaves an offset in the footer, but version
         // 11 has no statistics.
-        let footer = self.footer().filter(|footer| footer.version >= 12);
-        let offset = footer.and_then(|footer| footer.offsets.fragment_statistics);
+        let offset = self.footer.offsets.fragment_statistics;
+        let offset = offset.filter(|_| self.footer.version >= 12);
         self.section(offset)?
             .map(|body| parse_fragment_statistics(&body, self.slots.fixed()))
             .transpose()
@@ -147,9 +119,7 @@ impl FragmentInfo {
     /// Paths of the delete and update files that a consolidation has carried out on the cells, relative to
     /// the array, as stored. None below version 16.
     pub fn processed_conditions(&self) -> Result<Option<Vec<Vec<u8>>>> {
-        let offset = self
-            .footer()
-            .and_then(|footer| footer.offsets.processed_conditions);
+        let offset = self.footer.offsets.processed_conditions;
         self.section(offset)?
             .map(|body| parse_processed_conditions(&body))
             .transpose()
@@ -165,25 +135,6 @@ impl FragmentInfo {
             .engine
             .generic_tile(&*blob, offset, self.writer.key.as_ref())?;
         Ok(Some(body))
-    }
-}
-
-/// The MBRs of versions 1 and 2.
-struct LegacyBoxes(Arc<FragmentInfo>);
-
-impl Body for LegacyBoxes {
-    fn size(&self) -> Result<u64> {
-        self.bytes().size()
-    }
-
-    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        self.bytes().read(range, out)
-    }
-}
-
-impl LegacyBoxes {
-    fn bytes(&self) -> &[u8] {
-        self.0.legacy_boxes().map_or(&[], |boxes| &boxes.body)
     }
 }
 

@@ -4,8 +4,7 @@
 //! A [`fragment::Fragment`] is a fragment's directory. It outlives the listing that found it. Its
 //! [`fragment::Outline`] is small, is kept, and decides whether a reader needs the fragment. Its
 //! [`fragment_info::FragmentInfo`], kept for the most recently used fragments, has what reading cells takes:
-//! fields, tiles, and the decoded metadata, a [`fragment_info::FragmentMetadata`]: a footer, or below version
-//! 3 the whole metadata file.
+//! fields, tiles, and the footer of its metadata.
 
 pub mod cache;
 pub mod cell_slice;

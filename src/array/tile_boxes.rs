@@ -1,6 +1,6 @@
 //! The minimum bounding rectangles (MBRs) of a sparse fragment's tiles, across format versions.
 
-use super::fragment_info::{FragmentInfo, FragmentMetadata};
+use super::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::format::fragment::RTree;
 use crate::format::fragment::boxes::Bounds;
@@ -14,15 +14,15 @@ impl FragmentInfo {
 
     /// Calls `visit` with the MBR of each tile, in order.
     pub fn visit_tile_boxes(&self, visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>) -> Result<()> {
-        let visited = match &self.metadata {
-            FragmentMetadata::Legacy(legacy) => {
-                let boxes = &legacy.mbrs.boxes;
-                boxes.visit(&legacy.mbrs.body.as_slice(), 0..boxes.len(), visit)
+        let visited = match &self.footer.inline {
+            Some(inline) => {
+                let boxes = &inline.mbrs.boxes;
+                boxes.visit(&inline.mbrs.body.as_slice(), 0..boxes.len(), visit)
             }
-            FragmentMetadata::Footer(footer, _) => {
-                let offset = footer.offsets.rtree;
+            None => {
+                let offset = self.footer.offsets.rtree;
                 let body = self.generic_body(offset);
-                RTree::parse(&body, footer.version, &self.schema)
+                RTree::parse(&body, self.footer.version, &self.schema)
                     .map_err(|e| e.in_part("R-tree").at(offset))
                     .and_then(|rtree| match rtree.leaves() {
                         Some(leaves) => leaves.visit(&body, 0..leaves.len(), visit),

@@ -56,13 +56,13 @@ fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
         array,
         info: info.clone(),
     };
-    match info.footer() {
-        None => shared.boxes = TileBoxes::of_legacy(checker, &info),
-        Some(footer) => {
+    match &info.footer.inline {
+        Some(inline) => shared.boxes = TileBoxes::of_mbrs(checker, &info, &inline.mbrs),
+        None => {
             let sections = Sections {
                 checker,
                 info: &info,
-                footer,
+                footer: &info.footer,
             };
             sections.check_sizes();
             sections.check_lists();

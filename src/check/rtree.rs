@@ -9,16 +9,19 @@ use crate::format::range::{Range as Interval, Rect, compare};
 use crate::format::schema::Schema;
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The bounding box of each tile of a sparse fragment, as stored.
 pub(super) struct TileBoxes(StoredBoxes);
 
 impl TileBoxes {
-    /// The boxes of a fragment of version 1 or 2, which has no R-tree.
-    pub(super) fn of_legacy(checker: &Checker, info: &FragmentInfo) -> Option<TileBoxes> {
-        let boxes = info.legacy_boxes().filter(|_| !info.dense)?;
-        check_domain(checker, info, boxes);
-        Some(TileBoxes(boxes.clone()))
+    /// The boxes of a fragment that has no R-tree over them; None for dense fragments.
+    pub(super) fn of_mbrs(checker: &Checker, info: &FragmentInfo, mbrs: &StoredBoxes) -> Option<TileBoxes> {
+        if info.dense {
+            return None;
+        }
+        check_domain(checker, info, mbrs);
+        Some(TileBoxes(mbrs.clone()))
     }
 
     /// Checks an R-tree, whose boxes lie in `body`, and returns its leaves. There must be a leaf for each
@@ -53,7 +56,10 @@ impl TileBoxes {
             )));
             return None;
         }
-        let leaves = StoredBoxes { boxes: leaves?, body };
+        let leaves = StoredBoxes {
+            boxes: leaves?,
+            body: Arc::new(body),
+        };
         // libtiledb before format version 9 wrote wrong boxes for strings.
         if info.writer.library_version < 9 && !info.schema.all_dimensions_fixed() {
             return Some(TileBoxes(leaves));
@@ -61,7 +67,7 @@ impl TileBoxes {
         let fanout = u64::from(rtree.fanout).max(1);
         let below = rtree.levels.iter().skip(1).chain([&leaves.boxes]);
         for (i, (parents, children)) in rtree.levels.iter().zip(below).enumerate() {
-            let compared = parents.visit(&leaves.body, 0..parents.len(), |node, parent| {
+            let compared = parents.visit(&*leaves.body, 0..parents.len(), |node, parent| {
                 let first = node * fanout;
                 let all = union(&info.schema, &leaves.body, children, first..first + fanout)?;
                 if let Some(d) = all.and_then(|all| differs(&info.schema, &to_rect(parent), &all)) {

@@ -189,7 +189,7 @@ fn own_footer(listing: &ArrayListing, name: &[u8]) -> Result<(Arc<FragmentInfo>,
         .and_then(|name| listing.fragment(name))
         .ok_or_else(|| Error::corrupt("there is no such fragment"))?;
     let info = entry.fragment.look()?;
-    let Some(position) = info.footer_position() else {
+    let Some(position) = info.footer_position else {
         return Err(Error::corrupt("a fragment of this version has no footer"));
     };
     let blob = info.engine.open_immutable(&info.metadata_path())?;
@@ -214,5 +214,5 @@ fn schema_of(array: &Array, footer: &[u8]) -> Result<Arc<Schema>> {
 fn parse(bytes: &[u8], schema: &Schema, position: FooterPosition) -> Result<Json> {
     let footer = Footer::parse(&mut Cursor::with_base(bytes, position.offset), schema, true)?;
     let geometry = Geometry::of_footer(&footer, schema)?;
-    Ok(footer_json(&footer, schema, position, &geometry))
+    Ok(footer_json(&footer, schema, Some(position), &geometry))
 }

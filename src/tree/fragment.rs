@@ -9,7 +9,7 @@ use super::json::{self, Json, render};
 use super::node::{Freshness, Node, NodeType};
 use super::permissions::Origin;
 use crate::array::fragment::Fragment;
-use crate::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use crate::array::fragment_info::FragmentInfo;
 use crate::array::tile_list::TileListKey;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
@@ -97,15 +97,7 @@ fn footer_or_front(fragment: &Fragment) -> Result<Json> {
 
 /// The metadata without its lists, as JSON.
 pub fn footer(info: &FragmentInfo) -> Json {
-    let geometry = &info.geometry;
-    match &info.metadata {
-        FragmentMetadata::Legacy(legacy) => {
-            json::footer::legacy_json(legacy, &info.schema, info.dense, geometry)
-        }
-        FragmentMetadata::Footer(footer, position) => {
-            json::footer::footer_json(footer, &info.schema, *position, geometry)
-        }
-    }
+    json::footer::footer_json(&info.footer, &info.schema, info.footer_position, &info.geometry)
 }
 
 fn rtree(info: &Arc<FragmentInfo>) -> Result<Segments> {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use tiledbfs::internals::array::fragment_info::{FragmentInfo, FragmentMetadata};
+use tiledbfs::internals::array::fragment_info::FragmentInfo;
 use tiledbfs::internals::check::{Level, Options, Problem, Tally, check};
 use tiledbfs::internals::format::fragment::Footer;
 use tiledbfs::internals::{fragment_info, listing};
@@ -99,9 +99,7 @@ impl Sample {
         change: impl FnOnce(&mut Vec<u8>),
     ) -> String {
         let info = self.info(array);
-        let FragmentMetadata::Footer(footer, position) = &info.metadata else {
-            panic!("a fragment without footer");
-        };
+        let (footer, position) = (&info.footer, info.footer_position.unwrap());
         let old = which(footer);
         let first_slot = footer.offsets.tile_offsets[0];
         let mut body = info.section(Some(old)).unwrap().unwrap();
@@ -237,9 +235,7 @@ fn a_damaged_footer() {
 fn a_footer_of_very_many_tiles() {
     let sample = Sample::new();
     let info = sample.info("lightning");
-    let FragmentMetadata::Footer(footer, position) = &info.metadata else {
-        panic!("a fragment without footer");
-    };
+    let (footer, position) = (&info.footer, info.footer_position.unwrap());
     let file = info.metadata_path().to_str().unwrap().to_owned();
     sample.change(&file, |bytes| {
         let footer_bytes = &mut bytes[position.offset as usize..];
@@ -316,9 +312,7 @@ fn a_non_empty_domain_that_is_not_that_of_the_tiles() {
     let sample = Sample::new();
     let info = sample.info("lightning");
     let lowest = info.non_empty_domain().unwrap()[1].lo.clone();
-    let FragmentMetadata::Footer(_, position) = &info.metadata else {
-        panic!("a fragment without footer");
-    };
+    let position = info.footer_position.unwrap();
     let file = info.metadata_path().to_str().unwrap().to_owned();
     sample.change(&file, |bytes| {
         let footer = position.offset as usize;
@@ -393,9 +387,7 @@ fn a_section_that_cannot_be_decoded() {
     let sample = Sample::new();
     // A list that no field uses.
     let info = sample.info("weather");
-    let FragmentMetadata::Footer(footer, _) = &info.metadata else {
-        panic!("a fragment without footer");
-    };
+    let footer = &info.footer;
     let at = footer.offsets.tile_offsets[6] as usize;
     let file = info.metadata_path().to_str().unwrap().to_owned();
     sample.change(&file, |bytes| bytes[at + 34 + 18 + 8 + 12 + 20] ^= 0xFF);
@@ -481,9 +473,7 @@ fn vacuum_files_and_delete_conditions() {
 fn consolidated_fragment_metadata() {
     let sample = Sample::new();
     let info = sample.info("weather");
-    let FragmentMetadata::Footer(_, position) = &info.metadata else {
-        panic!("a fragment without footer");
-    };
+    let position = info.footer_position.unwrap();
     let own = fs::read(sample.path(info.metadata_path().to_str().unwrap())).unwrap();
     let footer = &own[position.offset as usize..][..position.size as usize];
     let name = sample.fragment("weather");

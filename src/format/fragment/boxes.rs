@@ -11,6 +11,7 @@ use crate::format::datatype::Datatype;
 use crate::format::range::{self, Rect, lengths};
 use crate::format::schema::Schema;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// More levels than a tree with 2^64 leaves needs.
 const MAX_LEVELS: u32 = 64;
@@ -214,7 +215,7 @@ pub struct StoredBoxes {
     /// The positions.
     pub boxes: Boxes,
     /// The bytes.
-    pub body: Vec<u8>,
+    pub body: Arc<Vec<u8>>,
 }
 
 impl StoredBoxes {
@@ -233,7 +234,7 @@ impl StoredBoxes {
                 stride: Some(stride),
                 blocks: Vec::new(),
             },
-            body,
+            body: Arc::new(body),
         })
     }
 
@@ -249,7 +250,7 @@ impl StoredBoxes {
 
     /// The box `index`; None past the last.
     pub fn get(&self, index: u64) -> Option<Rect> {
-        self.boxes.get(&self.body, index).ok().flatten()
+        self.boxes.get(&*self.body, index).ok().flatten()
     }
 }
 

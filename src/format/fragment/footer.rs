@@ -1,5 +1,7 @@
-//! The footer of `__fragment_metadata.tdb`, format versions 3 to 23.
+//! The footer of `__fragment_metadata.tdb`, format versions 3 to 23; see [`super::legacy`] for versions 1
+//! and 2.
 
+use super::legacy::InlineSections;
 use super::slots::Slots;
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
@@ -38,6 +40,8 @@ pub struct Footer {
     pub file_validity_sizes: Vec<u64>,
     /// The offsets of the generic tiles before the footer.
     pub offsets: SectionOffsets,
+    /// What versions 1 and 2 have instead of these.
+    pub inline: Option<InlineSections>,
     /// From version 23.
     pub optional_sections: Vec<OptionalSection>,
     /// The numbering of the lists.
@@ -164,7 +168,9 @@ impl Footer {
 
     /// Bytes of all files of fields; None beyond 2^64.
     pub fn files_size(&self) -> Option<u64> {
-        total([&self.file_sizes, &self.file_var_sizes, &self.file_validity_sizes])
+        let lists = [&self.file_sizes, &self.file_var_sizes, &self.file_validity_sizes];
+        let mut sizes = lists.into_iter().flatten();
+        sizes.try_fold(0u64, |sum, size| sum.checked_add(*size))
     }
 
     /// Checks that every section is before `end`, the offset of the footer in the metadata file. Offset 0
@@ -201,12 +207,6 @@ impl Footer {
         }
         Ok(())
     }
-}
-
-/// The sum of all numbers in some lists; None beyond 2^64.
-pub(super) fn total<const N: usize>(lists: [&[u64]; N]) -> Option<u64> {
-    let mut numbers = lists.into_iter().flatten();
-    numbers.try_fold(0u64, |sum, number| sum.checked_add(*number))
 }
 
 /// The fields before the non-empty domain.
@@ -358,6 +358,7 @@ impl FooterFront {
             file_var_sizes,
             file_validity_sizes,
             offsets,
+            inline: None,
             optional_sections,
             slots,
         })

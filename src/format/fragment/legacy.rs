@@ -1,114 +1,103 @@
-//! The fragment metadata of versions 1 and 2: one generic tile without a footer.
+//! The fragment metadata of versions 1 and 2: one generic tile that has all, read as a [`Footer`] with
+//! [`InlineSections`].
 
 use super::boxes::StoredBoxes;
-use super::footer::total;
+use super::footer::{Footer, SectionOffsets};
 use super::slots::Slots;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::format::range::Rect;
 use crate::format::read;
 use crate::format::schema::Schema;
 
-/// The whole metadata of a fragment of version 1 or 2. Lists are indexed by attribute; an extra last entry is
-/// that of the coordinates.
+/// What versions 1 and 2 store together with the footer; later ones have sections of their own for it. Lists
+/// are by slot, and those of var-sized data lack the coordinates.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
-pub struct LegacyMetadata {
-    /// 1 or 2.
-    pub version: u32,
-    pub non_empty_domain: Option<Rect>,
+pub struct InlineSections {
     /// One box for each tile of a sparse fragment.
     pub mbrs: StoredBoxes,
-    /// First and last cell of each tile: the coordinates of the first by dimension, then those of the last.
-    pub bounding_coords: Vec<u8>,
-    /// Attributes, then coordinates.
     pub tile_offsets: Vec<Vec<u64>>,
-    /// Attributes only.
     pub tile_var_offsets: Vec<Vec<u64>>,
-    /// Attributes only.
     pub tile_var_sizes: Vec<Vec<u64>>,
-    pub last_tile_cell_num: u64,
-    /// Attributes, then coordinates.
-    pub file_sizes: Vec<u64>,
-    /// Attributes only.
-    pub file_var_sizes: Vec<u64>,
 }
 
-impl LegacyMetadata {
-    /// Bytes of all files of fields; None beyond 2^64.
-    pub fn files_size(&self) -> Option<u64> {
-        total([&self.file_sizes, &self.file_var_sizes])
-    }
+/// Parses the unfiltered body of the metadata's generic tile with the array's schema. The body does not tell
+/// whether the fragment is `dense`.
+pub fn parse(body: &[u8], schema: &Schema, dense: bool) -> Result<Footer> {
+    read::whole("fragment metadata", body, |c| parse_body(c, schema, dense))
+}
 
-    /// The numbering of its lists; `schema` is the one that it was parsed with.
-    pub fn slots(&self, schema: &Schema) -> Slots {
-        legacy_slots(self.version, schema)
+fn parse_body(c: &mut Cursor<'_>, schema: &Schema, dense: bool) -> Result<Footer> {
+    let version = c.u32("version")?;
+    read::check_version(version, 0)?;
+    if version > 2 {
+        return Err(c.corrupt(
+            "version",
+            format!("fragments of version {version} have a footer, which this one lacks"),
+        ));
     }
-
-    /// Parses the unfiltered body of the metadata's generic tile with the array's schema.
-    pub fn parse(body: &[u8], schema: &Schema) -> Result<LegacyMetadata> {
-        read::whole("fragment metadata", body, |c| Self::parse_body(c, schema))
-    }
-
-    fn parse_body(c: &mut Cursor<'_>, schema: &Schema) -> Result<LegacyMetadata> {
-        let version = c.u32("version")?;
-        read::check_version(version, 0)?;
-        if version > 2 {
-            return Err(c.corrupt(
-                "version",
-                format!("fragments of version {version} have a footer, which this one lacks"),
-            ));
+    // Dimensions are fixed-size below version 5; another schema is not this fragment's.
+    let cell = schema
+        .coordinates_size()
+        .ok_or_else(|| Error::corrupt("var-sized dimensions, which this format version does not have"))?;
+    let box_size = cell * 2;
+    let domain_size = c.u64("non_empty_domain_size")?;
+    let non_empty_domain = match domain_size {
+        0 => None,
+        size if size == box_size => {
+            let domain = schema.parse_rect(c, "non_empty_domain")?;
+            schema
+                .check_rect(&domain)
+                .map_err(|e| e.at(c.offset()).in_part("`non_empty_domain`"))?;
+            Some(domain)
         }
-        // Dimensions are fixed-size below version 5; another schema is not this fragment's.
-        let cell = schema
-            .coordinates_size()
-            .ok_or_else(|| Error::corrupt("var-sized dimensions, which this format version does not have"))?;
-        let box_size = cell * 2;
-        let domain_size = c.u64("non_empty_domain_size")?;
-        let non_empty_domain = match domain_size {
-            0 => None,
-            size if size == box_size => {
-                let domain = schema.parse_rect(c, "non_empty_domain")?;
-                schema
-                    .check_rect(&domain)
-                    .map_err(|e| e.at(c.offset()).in_part("`non_empty_domain`"))?;
-                Some(domain)
-            }
-            size => {
-                let message = format!("found {size} bytes, expected 0 or {box_size}");
-                return Err(c.corrupt("non_empty_domain_size", message));
-            }
-        };
-        let mbr_num = c.u64("mbr_num")?;
-        let mbrs = StoredBoxes::parse(c, mbr_num, schema, "mbr_num")?;
-        let bounding_num = c.u64("bounding_coords_num")?;
-        c.check_count(bounding_num, schema.min_rect_size(), "bounding_coords_num")?;
-        let bounding_coords = c.bytes(bounding_num * box_size, "bounding_coords")?.to_vec();
-        let slots = legacy_slots(version, schema);
-        let tile_offsets = parse_lists(c, slots.fixed(), "tile_offsets")?;
-        let tile_var_offsets = parse_lists(c, slots.var(), "tile_var_offsets")?;
-        let tile_var_sizes = parse_lists(c, slots.var(), "tile_var_sizes")?;
-        let last_tile_cell_num = c.u64("last_tile_cell_num")?;
-        if !mbrs.is_empty() && !(1..=schema.capacity).contains(&last_tile_cell_num) {
-            let message = format!(
-                "{last_tile_cell_num} cells in the last tile, expected 1 to {}",
-                schema.capacity
-            );
-            return Err(c.corrupt("last_tile_cell_num", message));
+        size => {
+            let message = format!("found {size} bytes, expected 0 or {box_size}");
+            return Err(c.corrupt("non_empty_domain_size", message));
         }
-        Ok(LegacyMetadata {
-            version,
-            non_empty_domain,
-            mbrs,
-            bounding_coords,
-            tile_offsets,
-            tile_var_offsets,
-            tile_var_sizes,
-            last_tile_cell_num,
-            file_sizes: c.u64_list(slots.fixed() as u64, "file_sizes")?,
-            file_var_sizes: c.u64_list(slots.var() as u64, "file_var_sizes")?,
-        })
+    };
+    let mbr_num = c.u64("mbr_num")?;
+    let mbrs = StoredBoxes::parse(c, mbr_num, schema, "mbr_num")?;
+    // The coordinates of the first and the last cell of each tile.
+    let bounding_num = c.u64("bounding_coords_num")?;
+    c.check_count(bounding_num, schema.min_rect_size(), "bounding_coords_num")?;
+    c.bytes(bounding_num * box_size, "bounding_coords")?;
+    let slots = Slots {
+        version,
+        attributes: schema.attributes.len(),
+        dimensions: schema.dimensions.len(),
+        has_timestamps: false,
+        has_delete_metadata: false,
+    };
+    let sections = InlineSections {
+        tile_offsets: parse_lists(c, slots.fixed(), "tile_offsets")?,
+        tile_var_offsets: parse_lists(c, slots.var(), "tile_var_offsets")?,
+        tile_var_sizes: parse_lists(c, slots.var(), "tile_var_sizes")?,
+        mbrs,
+    };
+    let last_tile_cell_num = c.u64("last_tile_cell_num")?;
+    if !sections.mbrs.is_empty() && !(1..=schema.capacity).contains(&last_tile_cell_num) {
+        let message = format!(
+            "{last_tile_cell_num} cells in the last tile, expected 1 to {}",
+            schema.capacity
+        );
+        return Err(c.corrupt("last_tile_cell_num", message));
     }
+    Ok(Footer {
+        version,
+        schema_name: None,
+        dense,
+        non_empty_domain,
+        sparse_tile_num: if dense { 0 } else { sections.mbrs.len() },
+        last_tile_cell_num,
+        file_sizes: c.u64_list(slots.fixed() as u64, "file_sizes")?,
+        file_var_sizes: c.u64_list(slots.var() as u64, "file_var_sizes")?,
+        file_validity_sizes: Vec::new(),
+        offsets: SectionOffsets::default(),
+        inline: Some(sections),
+        optional_sections: Vec::new(),
+        slots,
+    })
 }
 
 /// Reads `count` lists of u64, each after its length.
@@ -120,17 +109,6 @@ fn parse_lists(c: &mut Cursor<'_>, count: usize, field: &str) -> Result<Vec<Vec<
             c.u64_list(length, field)
         })
         .collect()
-}
-
-/// The numbering of the slots. These versions have no internal fields.
-fn legacy_slots(version: u32, schema: &Schema) -> Slots {
-    Slots {
-        version,
-        attributes: schema.attributes.len(),
-        dimensions: schema.dimensions.len(),
-        has_timestamps: false,
-        has_delete_metadata: false,
-    }
 }
 
 #[cfg(test)]
@@ -171,18 +149,18 @@ mod tests {
     fn a_sparse_fragment() {
         for version in [1, 2] {
             let schema = two_by_two(version);
-            let m = check_hostile(&body(version, 4), |bytes| LegacyMetadata::parse(bytes, &schema));
+            let m = check_hostile(&body(version, 4), |bytes| parse(bytes, &schema, false));
+            let sections = m.inline.unwrap();
             assert_eq!((m.version, m.last_tile_cell_num), (version, 4));
             let domain = m.non_empty_domain.unwrap();
             assert_eq!((&domain[0].hi[..], &domain[1].lo[..]), (&[9, 0][..], &[2, 0][..]));
             assert_eq!(
-                (m.mbrs.len(), &m.mbrs.get(1).unwrap()[1].lo[..]),
+                (m.sparse_tile_num, &sections.mbrs.get(1).unwrap()[1].lo[..]),
                 (2, &[7, 0][..])
             );
-            assert_eq!(m.bounding_coords, [11, 0, 12, 0, 13, 0, 14, 0]);
-            assert_eq!(m.tile_offsets, [[0, 40], [0, 80], [0, 41]]);
-            assert_eq!(m.tile_var_offsets, [vec![], vec![0, 7]]);
-            assert_eq!(m.tile_var_sizes, [vec![], vec![3, 5]]);
+            assert_eq!(sections.tile_offsets, [[0, 40], [0, 80], [0, 41]]);
+            assert_eq!(sections.tile_var_offsets, [vec![], vec![0, 7]]);
+            assert_eq!(sections.tile_var_sizes, [vec![], vec![3, 5]]);
             assert_eq!((m.file_sizes, m.file_var_sizes), (vec![81, 121, 82], vec![0, 12]));
         }
     }
@@ -191,9 +169,14 @@ mod tests {
     fn a_dense_fragment_may_lack_everything() {
         let b = Bytes::default().u32(2).count64(0).count64(0).count64(0);
         let b = (0..7).fold(b, |b, _| b.count64(0)).u64(0).u64s(&[0; 5]);
-        let m = check_hostile(&b, |bytes| LegacyMetadata::parse(bytes, &two_by_two(2)));
+        let m = check_hostile(&b, |bytes| parse(bytes, &two_by_two(2), true));
+        let sections = m.inline.unwrap();
         assert_eq!(
-            (m.non_empty_domain, m.mbrs.len(), m.tile_offsets.len()),
+            (
+                m.non_empty_domain,
+                sections.mbrs.len(),
+                sections.tile_offsets.len()
+            ),
             (None, 0, 3)
         );
     }
@@ -202,7 +185,7 @@ mod tests {
     fn contradictions_are_found() {
         let schema = two_by_two(2);
         let part = |bytes: &[u8]| {
-            let error = LegacyMetadata::parse(bytes, &schema).unwrap_err();
+            let error = parse(bytes, &schema, false).unwrap_err();
             error.part().unwrap().to_string()
         };
         assert_eq!(part(&body(3, 4).bytes), "fragment metadata, `version`");
@@ -219,7 +202,7 @@ mod tests {
             "fragment metadata, `non_empty_domain`, dimension 0"
         );
         let future = Bytes::default().u32(24).bytes;
-        let error = LegacyMetadata::parse(&future, &schema).unwrap_err();
+        let error = parse(&future, &schema, false).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnsupportedVersion);
     }
 }

@@ -10,6 +10,6 @@ pub mod sections;
 pub mod slots;
 pub use boxes::{Boxes, RTree, StoredBoxes};
 pub use footer::{Footer, FooterFront, SectionOffsets};
-pub use legacy::LegacyMetadata;
+pub use legacy::InlineSections;
 pub use sections::{FragmentStatistics, MinMax};
 pub use slots::Slots;

@@ -1,16 +1,21 @@
-//! `footer.json`: the footer of a fragment's metadata file, or what corresponds to it below version 3.
+//! `footer.json`: the footer of a fragment's metadata file.
 
 use super::fields::{KeyedField, by_field, keyed_fields};
 use super::{Json, object, value};
 use crate::array::geometry::Geometry;
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::{Footer, FooterFront, LegacyMetadata, SectionOffsets};
+use crate::format::fragment::{Footer, FooterFront};
 use crate::format::schema::Schema;
 use crate::names;
 
-/// A footer of format versions 3 to 23. `schema` is that of the fragment, `position` tells where the footer
-/// lies in the metadata file, and `geometry` is derived from footer and schema.
-pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, geometry: &Geometry) -> Json {
+/// A footer. `schema` is that of the fragment, `position` tells where the footer lies in the metadata file,
+/// unless that is one with the sections, and `geometry` is derived from footer and schema.
+pub fn footer_json(
+    footer: &Footer,
+    schema: &Schema,
+    position: Option<FooterPosition>,
+    geometry: &Geometry,
+) -> Json {
     let fields = keyed_fields(schema, &footer.slots);
     object!({
         "format_version": footer.version,
@@ -26,9 +31,9 @@ pub fn footer_json(footer: &Footer, schema: &Schema, position: FooterPosition, g
         "has_timestamps": footer.slots.has_timestamps,
         "has_delete_metadata": footer.slots.has_delete_metadata,
         "fields": sizes_json(&fields, &footer.file_sizes, &footer.file_var_sizes, &footer.file_validity_sizes),
-        "offsets": offsets_json(&fields, schema, Some(&footer.offsets)),
-        "footer_offset": position.offset,
-        "footer_size": position.size,
+        "offsets": offsets_json(&fields, schema, footer),
+        "footer_offset": position.map(|position| position.offset),
+        "footer_size": position.map(|position| position.size),
         "optional_sections": footer.optional_sections.iter().map(|section| object!({
             "id": section.id,
             "size": section.data.len() as u64,
@@ -59,31 +64,6 @@ pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Json 
     })
 }
 
-/// The metadata of versions 1 and 2 with the same keys as a footer. It does not say whether the fragment is
-/// dense, so that is an argument.
-pub fn legacy_json(metadata: &LegacyMetadata, schema: &Schema, dense: bool, geometry: &Geometry) -> Json {
-    let fields = keyed_fields(schema, &metadata.slots(schema));
-    object!({
-        "format_version": metadata.version,
-        "array_schema_name": Json::Null,
-        "dense": dense,
-        "non_empty_domain": metadata.non_empty_domain.as_ref()
-            .map(|rect| value::rect(&schema.dimensions, rect)),
-        "sparse_tile_num": if dense { 0 } else { metadata.mbrs.len() },
-        "tile_num": geometry.tile_num,
-        "last_tile_cell_num": metadata.last_tile_cell_num,
-        "cell_num": geometry.cell_num,
-        "cells_in_domain": geometry.cells_in_domain,
-        "has_timestamps": false,
-        "has_delete_metadata": false,
-        "fields": sizes_json(&fields, &metadata.file_sizes, &metadata.file_var_sizes, &[]),
-        "offsets": offsets_json(&fields, schema, None),
-        "footer_offset": Json::Null,
-        "footer_size": Json::Null,
-        "optional_sections": Json::Array(Vec::new()),
-    })
-}
-
 /// The file sizes of each field in bytes; null for files that a field does not have.
 fn sizes_json(fields: &[KeyedField], fixed: &[u64], var: &[u64], validity: &[u64]) -> Json {
     by_field(fields, |field| {
@@ -96,9 +76,8 @@ fn sizes_json(fields: &[KeyedField], fixed: &[u64], var: &[u64], validity: &[u64
 }
 
 /// The byte offset of each section in the metadata file; null for sections that the version does not have.
-fn offsets_json(fields: &[KeyedField], schema: &Schema, offsets: Option<&SectionOffsets>) -> Json {
-    let none = SectionOffsets::default();
-    let sections = offsets.unwrap_or(&none);
+fn offsets_json(fields: &[KeyedField], schema: &Schema, footer: &Footer) -> Json {
+    let sections = &footer.offsets;
     let list = |offsets: &[u64]| match offsets {
         [] => Json::Null,
         _ => by_field(fields, |field| offsets.get(field.stored.slot).copied().into()),
@@ -122,7 +101,7 @@ fn offsets_json(fields: &[KeyedField], schema: &Schema, offsets: Option<&Section
         }
     };
     object!({
-        "rtree": offsets.map(|offsets| offsets.rtree),
+        "rtree": footer.inline.is_none().then_some(sections.rtree),
         "tile_offsets": list(&sections.tile_offsets),
         "tile_var_offsets": list(&sections.tile_var_offsets),
         "tile_var_sizes": list(&sections.tile_var_sizes),
@@ -145,8 +124,8 @@ mod tests {
     use crate::cursor::Cursor;
     use crate::format::datatype::Datatype;
     use crate::format::fragment::Slots;
-    use crate::format::fragment::StoredBoxes;
-    use crate::format::fragment::footer::OptionalSection;
+    use crate::format::fragment::footer::{OptionalSection, SectionOffsets};
+    use crate::format::fragment::{InlineSections, StoredBoxes};
     use crate::format::range::Range;
 
     fn compact(text: &str) -> String {
@@ -199,6 +178,7 @@ mod tests {
                 global_order_mins: vec![920, 921],
                 global_order_maxs: vec![930, 931],
             },
+            inline: None,
             optional_sections: vec![OptionalSection {
                 id: 7,
                 data: vec![1, 0xFF],
@@ -237,7 +217,13 @@ mod tests {
         );
         let expected = (1..=8).fold(expected, |text, i| text.replace(&format!("F{i}00"), &by(100 * i)));
         assert_eq!(
-            footer_json(&footer, &schema, position, &Geometry::new(3, 10, 1).unwrap()).to_string(),
+            footer_json(
+                &footer,
+                &schema,
+                Some(position),
+                &Geometry::new(3, 10, 1).unwrap()
+            )
+            .to_string(),
             expected
         );
     }
@@ -262,6 +248,7 @@ mod tests {
                 tile_var_sizes: vec![6, 7],
                 ..SectionOffsets::default()
             },
+            inline: None,
             optional_sections: vec![],
             slots: Slots {
                 version: 3,
@@ -290,13 +277,13 @@ mod tests {
             "footer_offset":50,"footer_size":60,"optional_sections":[]}"#,
         );
         assert_eq!(
-            footer_json(&footer, &schema, position, &padded).to_string(),
+            footer_json(&footer, &schema, Some(position), &padded).to_string(),
             expected
         );
     }
 
     #[test]
-    fn legacy_metadata_has_the_same_keys() {
+    fn a_footer_with_inline_sections_has_the_same_keys() {
         let schema = example();
         let bounds = Range {
             lo: vec![1, 0],
@@ -305,17 +292,31 @@ mod tests {
         let x = [crate::format::testing::field("x", Datatype::Int16)];
         let of_x = crate::format::testing::schema(2, true, &x, &[]);
         let mut boxes = Cursor::new(&[1, 0, 2, 0, 1, 0, 2, 0]);
-        let metadata = LegacyMetadata {
+        let footer = Footer {
             version: 2,
+            schema_name: None,
+            dense: false,
             non_empty_domain: Some(vec![bounds]),
-            mbrs: StoredBoxes::parse(&mut boxes, 2, &of_x, "mbrs").unwrap(),
-            bounding_coords: vec![],
-            tile_offsets: vec![],
-            tile_var_offsets: vec![],
-            tile_var_sizes: vec![],
+            sparse_tile_num: 2,
             last_tile_cell_num: 5,
             file_sizes: vec![10, 11, 12],
             file_var_sizes: vec![0, 21],
+            file_validity_sizes: vec![],
+            offsets: SectionOffsets::default(),
+            inline: Some(InlineSections {
+                mbrs: StoredBoxes::parse(&mut boxes, 2, &of_x, "mbrs").unwrap(),
+                tile_offsets: vec![],
+                tile_var_offsets: vec![],
+                tile_var_sizes: vec![],
+            }),
+            optional_sections: vec![],
+            slots: Slots {
+                version: 2,
+                attributes: 2,
+                dimensions: 2,
+                has_timestamps: false,
+                has_delete_metadata: false,
+            },
         };
         let geometry = Geometry::new(2, 10, 5).unwrap();
         let expected = compact(
@@ -331,12 +332,8 @@ mod tests {
             "footer_offset":null,"footer_size":null,"optional_sections":[]}"#,
         );
         assert_eq!(
-            legacy_json(&metadata, &schema, false, &geometry).to_string(),
+            footer_json(&footer, &schema, None, &geometry).to_string(),
             expected
-        );
-        assert_eq!(
-            serde_json::to_value(legacy_json(&metadata, &schema, true, &geometry)).unwrap()["sparse_tile_num"],
-            0
         );
     }
 }
