@@ -15,6 +15,7 @@
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::requester::{is_of_others, wait_on};
+use crate::single_flight::Flight;
 use crate::stats::Stats;
 use crate::storage::Budget;
 use lru::LruCache;
@@ -181,7 +182,7 @@ pub struct ChunkCache {
 struct State {
     staying: LruCache<TypedKey, Item>,
     passing: LruCache<TypedKey, Item>,
-    loading: HashMap<TypedKey, Arc<Flight>>,
+    loading: HashMap<TypedKey, Arc<Flight<Item>>>,
     /// Bytes of entries, loads and reservations together.
     bytes: u64,
     passing_bytes: u64,
@@ -249,30 +250,6 @@ impl State {
         self.dropped_bytes = self.dropped_bytes.saturating_add(size);
         self.bytes = self.bytes.saturating_sub(size);
         true
-    }
-}
-
-/// A load that others may wait for.
-#[derive(Default)]
-struct Flight {
-    result: Mutex<Option<Result<Item>>>,
-    done: Condvar,
-}
-
-impl Flight {
-    fn wait(&self) -> Result<Item> {
-        let mut result = lock(&self.result);
-        loop {
-            if let Some(result) = &*result {
-                return result.clone();
-            }
-            result = wait_on(&self.done, result)?;
-        }
-    }
-
-    fn finish(&self, value: Result<Item>) {
-        lock(&self.result).get_or_insert(value);
-        self.done.notify_all();
     }
 }
 
@@ -447,7 +424,7 @@ impl ChunkCache {
             }
             if let Some(other) = state.loading.get(&key).cloned() {
                 drop(state);
-                match other.wait() {
+                match other.wait(|| ()) {
                     // The requester of that load gave up, but this one did not.
                     Err(e) if is_of_others(&e) => {
                         state = lock(&self.state);
@@ -543,7 +520,7 @@ struct Landing<'a> {
     key: TypedKey,
     keep: Keep,
     estimate: u64,
-    flight: Arc<Flight>,
+    flight: Arc<Flight<Item>>,
     result: Option<Result<Item>>,
 }
 

@@ -86,6 +86,11 @@ pub trait Budget: Send + Sync {
 
 /// A source of files.
 pub trait Storage: Send + Sync {
+    /// The storage that this one stands before, if it does: what this one does not do itself is left to it.
+    fn inner(&self) -> Option<&dyn Storage> {
+        None
+    }
+
     /// The entries of a directory, sorted by the bytes of their names. Leaves out special files and links
     /// that may not be followed. `NotFound` if there is no such directory.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
@@ -102,22 +107,24 @@ pub trait Storage: Send + Sync {
     /// The path, relative to the root, of the group member at `uri`; None if it is outside of the source. The
     /// path may contain `.` and `..`.
     fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
-        let _ = uri;
-        None
+        self.inner()?.inside(uri)
     }
 
     /// The users who could access `path` without this program: for mounts that other users may enter. An
     /// absolute path is a local one. Nobody, if the backend cannot tell.
     fn audience(&self, path: &Path, want: Want) -> Audience {
-        let (_, _) = (path, want);
-        Audience::nobody()
+        let inner = self.inner();
+        inner.map_or_else(Audience::nobody, |inner| inner.audience(path, want))
     }
 
     /// [`Storage::audience`], with the identity of the file that `path` leads to and the audience is of.
     fn reached(&self, path: &Path, want: Want) -> Reached {
-        Reached {
-            audience: self.audience(path, want),
-            identity: None,
+        match self.inner() {
+            Some(inner) => inner.reached(path, want),
+            None => Reached {
+                audience: self.audience(path, want),
+                identity: None,
+            },
         }
     }
 
@@ -128,45 +135,54 @@ pub trait Storage: Send + Sync {
 
     /// The operations that only local files have; None for other sources.
     fn local(&self) -> Option<&dyn LocalFiles> {
-        None
+        self.inner()?.local()
     }
 
     /// Whether each file that is read costs a request over the network.
     fn is_remote(&self) -> bool {
-        false
+        self.inner().is_some_and(|inner| inner.is_remote())
     }
 
     /// Drops what is cached about `path`, because it seems to be out of date.
     fn forget(&self, path: &Path) {
-        let _ = path;
+        if let Some(inner) = self.inner() {
+            inner.forget(path);
+        }
     }
 
     /// [`Storage::forget`] if what is cached about `path` is of `age` or older. Returns whether it is.
     fn forget_older(&self, path: &Path, age: Duration) -> bool {
-        let (_, _) = (path, age);
-        false
+        self.inner().is_some_and(|inner| inner.forget_older(path, age))
     }
 
     /// A hint: those of these directories that exist will be listed soon.
     fn will_list(&self, directories: &[PathBuf]) {
-        let _ = directories;
+        if let Some(inner) = self.inner() {
+            inner.will_list(directories);
+        }
     }
 
     /// A hint: `directory` will be listed soon. `names` returns most of the names in it, in byte order; long
     /// listings are split at them into concurrent requests. Fails only if `names` does.
     fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
-        let (_, _) = (directory, names);
-        Ok(())
+        match self.inner() {
+            Some(inner) => inner.will_list_named(directory, names),
+            None => Ok(()),
+        }
     }
 
     /// A hint: the last `bytes` bytes of these files will be read soon.
     fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
-        let (_, _) = (files, bytes);
+        if let Some(inner) = self.inner() {
+            inner.will_read_tails(files, bytes);
+        }
     }
 
     /// Counts bytes that are kept for later reads in `budget`.
     fn share(&self, budget: Arc<dyn Budget>) {
-        let _ = budget;
+        if let Some(inner) = self.inner() {
+            inner.share(budget);
+        }
     }
 }
 

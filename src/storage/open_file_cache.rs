@@ -1,6 +1,6 @@
 //! A storage that keeps files open.
 
-use super::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Reached, Storage, Want};
+use super::{Blob, DirEntry, Metadata, Storage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::stats::Stats;
@@ -104,6 +104,10 @@ pub(super) fn is_out_of_descriptors(error: &Error) -> bool {
 }
 
 impl Storage for OpenFileCache {
+    fn inner(&self) -> Option<&dyn Storage> {
+        Some(&*self.inner)
+    }
+
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
         self.with_descriptors(|| self.inner.list(path))
     }
@@ -120,52 +124,8 @@ impl Storage for OpenFileCache {
         self.inner.display(path)
     }
 
-    fn audience(&self, path: &Path, want: Want) -> Audience {
-        self.inner.audience(path, want)
-    }
-
-    fn reached(&self, path: &Path, want: Want) -> Reached {
-        self.inner.reached(path, want)
-    }
-
     fn list_directory(&self, path: &Path) -> Result<(Option<u64>, Vec<DirEntry>)> {
         self.with_descriptors(|| self.inner.list_directory(path))
-    }
-
-    fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
-        self.inner.inside(uri)
-    }
-
-    fn local(&self) -> Option<&dyn LocalFiles> {
-        self.inner.local()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.inner.is_remote()
-    }
-
-    fn forget(&self, path: &Path) {
-        self.inner.forget(path);
-    }
-
-    fn forget_older(&self, path: &Path, age: Duration) -> bool {
-        self.inner.forget_older(path, age)
-    }
-
-    fn will_list(&self, directories: &[PathBuf]) {
-        self.inner.will_list(directories);
-    }
-
-    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
-        self.inner.will_list_named(directory, names)
-    }
-
-    fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
-        self.inner.will_read_tails(files, bytes);
-    }
-
-    fn share(&self, budget: Arc<dyn Budget>) {
-        self.inner.share(budget);
     }
 }
 

@@ -6,16 +6,15 @@
 //! those who ask for permissions, and fails for ever once a path leads elsewhere. Everything that was derived
 //! from it is then dropped with it.
 
-use super::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Reached, Storage, Want};
+use super::{Audience, Blob, DirEntry, Metadata, Reached, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// A storage in which each path leads to one file only, or to none.
 pub struct SteadyStorage {
@@ -75,6 +74,10 @@ impl SteadyStorage {
 }
 
 impl Storage for SteadyStorage {
+    fn inner(&self) -> Option<&dyn Storage> {
+        Some(&*self.inner)
+    }
+
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
         Ok(self.list_directory(path)?.1)
     }
@@ -117,42 +120,6 @@ impl Storage for SteadyStorage {
             reached.audience = Audience::nobody();
         }
         reached
-    }
-
-    fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
-        self.inner.inside(uri)
-    }
-
-    fn local(&self) -> Option<&dyn LocalFiles> {
-        self.inner.local()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.inner.is_remote()
-    }
-
-    fn forget(&self, path: &Path) {
-        self.inner.forget(path);
-    }
-
-    fn forget_older(&self, path: &Path, age: Duration) -> bool {
-        self.inner.forget_older(path, age)
-    }
-
-    fn will_list(&self, directories: &[PathBuf]) {
-        self.inner.will_list(directories);
-    }
-
-    fn will_list_named(&self, directory: &Path, names: &dyn Fn() -> Result<Vec<String>>) -> Result<()> {
-        self.inner.will_list_named(directory, names)
-    }
-
-    fn will_read_tails(&self, files: &[PathBuf], bytes: u64) {
-        self.inner.will_read_tails(files, bytes);
-    }
-
-    fn share(&self, budget: Arc<dyn Budget>) {
-        self.inner.share(budget);
     }
 }
 

@@ -6,7 +6,6 @@
 
 use super::directories::File;
 use super::disk_cache::{DiskCache, PART, PartKey};
-use super::flight::Flight;
 use super::listing_cache::ListingCache;
 use super::piece_pool::{Holder, Pool, SMALL_PIECE};
 use super::pieces::{MAX_WINDOW, Piece, Pieces};
@@ -14,6 +13,7 @@ use super::{changed, convert, guarded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::requester::is_of_others;
+use crate::single_flight::Flight;
 use crate::stats::Stats;
 use crate::storage::Blob;
 use bytes::Bytes;
@@ -164,7 +164,7 @@ impl RemoteFile {
                     frontier = part.start;
                     break 'gaps;
                 };
-                let flight = Arc::new(Flight::new());
+                let flight = Arc::new(Flight::default());
                 let piece = Piece {
                     end: part.end,
                     bytes: flight.clone(),
@@ -184,7 +184,7 @@ impl RemoteFile {
                 file.land(part.start, &landing, result);
             });
             if now {
-                flight.abort_when_abandoned(task.abort_handle());
+                flight.abort_when_abandoned(move || task.abort());
             }
         }
         for (file, start) in victims {

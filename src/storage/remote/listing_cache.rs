@@ -6,12 +6,12 @@
 
 use super::Pages;
 use super::directories::{Child, Depth, Directory, File, Listing, Object, Page, Tree, join, split};
-use super::flight::Flight;
 use super::guarded;
 use super::listing_room::{Room, Share, Tokens};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::lock;
 use crate::requester::is_of_others;
+use crate::single_flight::Flight;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -205,7 +205,7 @@ impl ListingCache {
             return loading.clone();
         }
         let begun = Instant::now();
-        let flight = Arc::new(Flight::new());
+        let flight = Arc::new(Flight::default());
         let loading = Loading {
             begun,
             flight: flight.clone(),
@@ -226,7 +226,7 @@ impl ListingCache {
             drop(state);
             done.finish(result);
         });
-        flight.abort_when_abandoned(task.abort_handle());
+        flight.abort_when_abandoned(move || task.abort());
         loading
     }
 }

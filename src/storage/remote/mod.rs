@@ -20,7 +20,6 @@ pub mod store;
 mod aws_profile;
 mod blob;
 mod directories;
-mod flight;
 pub mod http;
 mod listing_cache;
 mod listing_room;
