@@ -119,6 +119,14 @@ def compare_vacuumed(checks):
                 names = os.listdir(point / name / "at")
                 stamp = lambda time: np.datetime_as_string(np.datetime64(time, "ms"), unit="ms") + "Z"
                 checks.equal(f"{name}: what is listed", [stamp(time) in names for time in stamps], [sparse, False, True])
+                log = Path(folder, "log")
+                with mounted(uri, "--log-file", log) as point:
+                    for _ in range(2):
+                        for asked in stamps[:2]:
+                            (point / f"at/{asked}/data/view.json").read_text()
+                        time.sleep(1.5)
+                checks.equal(f"{name}: a warning for each state", log.read_text().count("is vacuumed"), 0 if sparse else 2)
+                log.unlink()
 
 
 def consolidate(uri, ctx, mode="fragments", vacuum=False, times=(0, 2**64 - 1)):
