@@ -122,6 +122,7 @@ run "object stores: requests" "$PYTHON" tests/oracle/remote_requests.py
 run "object stores: faults" "$PYTHON" tests/oracle/remote_faults.py
 run "object stores: access" "$PYTHON" tests/oracle/remote_access.py
 run "object stores: several mounts" "$PYTHON" tests/oracle/cluster.py
+run "object stores: what mounts fetch" "$PYTHON" tests/oracle/cluster_reads.py
 run "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TARGET/filters.json"
 run "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
 run "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 --count 20

@@ -192,6 +192,47 @@ def without_rights(checks):
             print(done.stderr.strip())
 
 
+def passed_on(checks):
+    """The programs of examples/cluster/k8s: one with rights mounts, and passes the descriptor to one that has none."""
+    programs = ROOT / "examples/cluster/k8s"
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "bin").mkdir()
+        (folder / "bin/tiledbfs").symlink_to(binary())
+        (folder / "bin/fusermount3").symlink_to(programs / "fusermount3")
+        (folder / "asked").mkdir()
+        os.chown(folder / "asked", 65534, 65534)
+        (folder / "mounts").mkdir()
+        path, point = folder / "socket", folder / "mounts/pod-1"
+        env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "MOUNTER_SOCKET": str(path), "MOUNTER_NAME": "pod-1"}
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--no-new-privs"]
+        options = ["-o", "allow_other"]
+        mounter = subprocess.Popen([programs / "mounter.py", path, folder / "mounts"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        try:
+            checks.equal("the mounter listens", eventually(path.exists), True)
+            starter = [programs / "starter.py", path]
+            for what, command in [
+                ("starter.py", [*starter, "pod-1", SAMPLE, *options]),
+                ("fusermount3", ["tiledbfs", "mount", "-f", SAMPLE, folder / "asked", *options]),
+            ]:
+                sidecar = subprocess.Popen([*nobody, *command], stdin=subprocess.DEVNULL, env=env)
+                checks.equal(f"{what}: the mount answers", eventually(lambda: os.path.isfile(point / "weather/schema.json")), True)
+                # A name that is taken, or leads elsewhere.
+                for other in "pod-1", "../pod-2":
+                    done = subprocess.run([*nobody, *starter, other, SAMPLE], env=env, capture_output=True, timeout=20, check=False)
+                    checks.equal(f"{what}: {other} is refused", (done.returncode, b"no mount for" in done.stderr), (1, True))
+                checks.equal(f"{what}: the mount still answers", (point / "weather/schema.json").read_text()[:1], "{")
+                sidecar.kill()
+                sidecar.wait()
+                checks.equal(f"{what}: who is killed leaves no mount", eventually(lambda: error_of(lambda: os.listdir(point)) is None), True)
+                checks.equal(f"{what}: ... but its directory", os.listdir(point), [])
+        finally:
+            mounter.kill()
+            mounter.wait()
+            libc.umount2(os.fsencode(point), 2)
+
+
 def main():
     """Runs all of it."""
     checks = Checks()
@@ -199,6 +240,7 @@ def main():
     foreground(checks)
     refused(checks)
     without_rights(checks)
+    passed_on(checks)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0
 

@@ -1,4 +1,4 @@
-"""A proxy before a store, on loopback: counts requests and bytes, and adds latency, limits of bandwidth, and faults.
+"""A proxy before a store, on loopback unless told otherwise: counts requests and bytes, and adds latency, limits of bandwidth, and faults.
 
     with Proxy("127.0.0.1:5000", latency=0.03, total_rate=100 << 20, connection_rate=40 << 20) as proxy:
         use(proxy.url)
@@ -82,6 +82,10 @@ class Request:
     headers: dict
     at: float = 0.0
     status: int = 0
+    bytes: int = 0
+    """Bytes of the body of its answer that were sent."""
+    end: float = 0.0
+    """When the answer had been sent."""
 
     @property
     def key(self):
@@ -97,8 +101,8 @@ CODES = {403: "AccessDenied", 404: "NoSuchKey", 412: "PreconditionFailed", 500: 
 class Proxy:
     """See the module's documentation."""
 
-    def __init__(self, store, latency=0.0, total_rate=None, connection_rate=None, signed_only=False, tls=None):
-        self.store, self.latency = store, latency
+    def __init__(self, store, latency=0.0, total_rate=None, connection_rate=None, signed_only=False, tls=None, address="127.0.0.1"):
+        self.store, self.latency, self.address = store, latency, address
         self.signed_only, self.tls = signed_only, tls
         self.total_rate, self.connection_rate = total_rate, connection_rate
         self.faults, self.log = [], []
@@ -129,7 +133,7 @@ class Proxy:
 
     async def _serve(self, ready):
         self.stop = asyncio.Event()
-        server = await asyncio.start_server(self._client, "127.0.0.1", 0, limit=LIMIT, ssl=self.tls)
+        server = await asyncio.start_server(self._client, self.address, 0, limit=LIMIT, ssl=self.tls)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
         await self.stop.wait()
@@ -144,12 +148,12 @@ class Proxy:
     @property
     def url(self):
         """The URL for clients."""
-        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}"
+        return f"http{'s' if self.tls else ''}://{self.host}"
 
     @property
     def host(self):
         """The URL without its scheme."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.address}:{self.port}"
 
     def fault(self, what, **options):
         """Adds a fault, and returns it."""
@@ -207,6 +211,7 @@ class Proxy:
             await self._answer(request, raw, body, writer, line)
         finally:
             self.at_once -= 1
+            request.end = time.monotonic()
         return headers.get("connection", "").lower() != "close"
 
     def _fault(self, request):
@@ -255,6 +260,7 @@ class Proxy:
                 raise Broken
             sent += len(piece)
             self.counts.bytes += len(piece)
+            request.bytes += len(piece)
             await line.wait(len(piece))
             writer.write(piece)
             await writer.drain()
