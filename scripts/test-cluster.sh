@@ -3,12 +3,13 @@
 # executors, daemons and mounts away while they run. It takes a quarter of an hour; scripts/test.sh leaves it out, because it needs a JVM.
 #
 #     scripts/test-cluster.sh [recipes]        the recipes, undisturbed and disturbed
+#     scripts/test-cluster.sh changes          those of them in which the array is written, consolidated and vacuumed
 #     scripts/test-cluster.sh measure          what engines fetch: the table of docs/cluster.md
 #     scripts/test-cluster.sh network          how long jobs take that wait for the network, on one machine and on two
 #     scripts/test-cluster.sh manifests        whether the manifests of examples/cluster/k8s are valid
 #     scripts/test-cluster.sh interrupt        ends runs in their middle by INT, TERM and KILL, and looks for what is left
 #
-# Names of engines may follow the first three: Spark "Dask, table" "Dask, Zarr" Ray ssh. TILEDBFS_BIN may name the program; else a release build is made.
+# Names of engines may follow the first four: Spark "Dask, table" "Dask, Zarr" Ray ssh. TILEDBFS_BIN may name the program; else a release build is made.
 set -euo pipefail
 program=${TILEDBFS_BIN:-}
 . "$(dirname "$0")/lib.sh"
@@ -71,6 +72,7 @@ ensure_venv examples/cluster/requirements.txt
 if [ -n "$program" ]; then
     TILEDBFS_BIN=$(realpath "$program")
 else
+    ensure_system
     build_release
 fi
 case $task in

@@ -1,6 +1,6 @@
 """The recipes of examples/cluster on three machines (machines.py): right, or an error, and never wrong, whatever is taken away.
 
-    scripts/test-cluster.sh [recipes | measure | network] [ENGINE...]
+    scripts/test-cluster.sh [recipes | changes | measure | network] [ENGINE...]
 
 What libtiledb reads is the truth. The last line of `recipes` is `N passed, N failed`.
 """
@@ -199,9 +199,13 @@ class Outcome:
         number = engine.parts if engine.name == "ssh" else Live.ROWS * Live.COLUMNS
         return "right" if self.numbers() == [number, live.at(self.pinned)] else "wrong"
 
+    def note(self, verdict):
+        """What there is to say of a verdict."""
+        return {"right": "", "error": f" ({self.reason()})", "wrong": f" ({self.output[-200:]})"}[verdict]
+
     def reason(self):
         """The last line that names an error."""
-        lines = [line for line in self.errors.splitlines() if re.search(r"Error|Exception|error|No such|not connected", line)]
+        lines = [line for line in self.errors.splitlines() if re.search(r"Error|Exception|error|No such|not connected", line) and " INFO " not in line]
         return lines[-1].strip()[:200] if lines else self.errors[-200:]
 
 
@@ -266,8 +270,8 @@ class Live:
         self.states[stamp] = int(self.values.sum(dtype=np.int64))
         self.counts["commits"] += 1
 
-    def change(self):
-        """Three writes, and they are consolidated and vacuumed."""
+    def change(self, vacuum):
+        """Three writes, and they are consolidated, and vacuumed if so wanted."""
         for _ in range(3):
             low = int(self.random.integers(0, self.ROWS - 200))
             self.write(low, low + 200)
@@ -275,17 +279,18 @@ class Live:
             config = tiledb.Config({"sm.consolidation.mode": mode, "sm.vacuum.mode": mode})
             tiledb.consolidate(self.URI, config=config, ctx=self.ctx)
             self.counts["consolidations"] += 1
-            tiledb.vacuum(self.URI, config=config, ctx=self.ctx)
-            self.counts["vacuums"] += 1
+            if vacuum:
+                tiledb.vacuum(self.URI, config=config, ctx=self.ctx)
+                self.counts["vacuums"] += 1
 
     @contextlib.contextmanager
-    def changing(self):
+    def changing(self, vacuum):
         """Changes it all the time, in a thread."""
         stop = threading.Event()
 
         def work():
-            while not stop.is_set():
-                self.change()
+            while not stop.wait(0.5):
+                self.change(vacuum)
 
         thread = threading.Thread(target=work)
         thread.start()
@@ -342,12 +347,11 @@ def recipes(cluster, engines):
             outcome = Outcome(cluster, *engine.job(cluster, "live"))
             verdict = outcome.judge(live, engine)
             row[what] = verdict
-            note = "" if verdict == "right" else f" ({outcome.reason() if verdict == 'error' else outcome.output[-200:]})"
-            print(f"     {engine.name}, {what}: {verdict} in {outcome.seconds:.0f} s{note}", flush=True)
+            print(f"     {engine.name}, {what}: {verdict} in {outcome.seconds:.0f} s{outcome.note(verdict)}", flush=True)
             checks.equal(f"{engine.name}, {what}: it happened while the job ran", happened, ["done"] if action else [])
-            checks.equal(f"{engine.name}, {what}: never wrong", verdict in RIGHT.get((engine.name, what), ("right",)), True)
+            checks.equal(f"{engine.name}, {what}: right", verdict, "right")
             cluster.stop_services()
-        row["written meanwhile"] = written(cluster, engine, checks, live)
+        row |= written(cluster, engine, checks, live)
         table.append((engine.name, row))
     print(f"\n| engine | {' | '.join(table[0][1])} |\n|---|{'---|' * len(table[0][1])}")
     for name, row in table:
@@ -356,34 +360,28 @@ def recipes(cluster, engines):
     return checks.failed > 0
 
 
-RIGHT = {}
-"""The verdicts that are as they should be, where that is not "right" alone: by engine and disturbance."""
-
-
 def written(cluster, engine, checks, live):
-    """A pinned job while the array changes: right, or an error."""
+    """A pinned job while the array changes. Without vacuum it is right, with vacuum right or an error. Returns both verdicts."""
     cluster.limit(MIB)
-    cluster.mount()
-    for machine in cluster.machines[1:]:
-        # What these know is older than what the job is about.
-        machine.run("ls", f"{POINT}/live/data")
-    for _ in range(2):
-        live.change()
     engine.start(cluster, cluster.machines[1:])
-    verdicts = []
-    for _ in range(2):
+    row = {}
+    for vacuum in (False, True):
+        what = "vacuumed" if vacuum else "written, consolidated"
+        cluster.mount()
+        for machine in cluster.machines[1:]:
+            # What these know is older than what the job is about.
+            machine.run("ls", f"{POINT}/live/data")
+        live.change(vacuum)
         before = dict(live.counts)
-        with live.changing():
+        with live.changing(vacuum):
             outcome = Outcome(cluster, *engine.job(cluster, "live"))
-        verdict = outcome.judge(live, engine)
+        verdict = row[what] = outcome.judge(live, engine)
         meanwhile = {name: count - before[name] for name, count in live.counts.items()}
-        note = "" if verdict == "right" else f" ({outcome.reason() if verdict == 'error' else outcome.output[-200:]})"
-        print(f"     {engine.name}, written: {verdict} in {outcome.seconds:.0f} s, {meanwhile}{note}", flush=True)
-        checks.equal(f"{engine.name}, written: never wrong", verdict != "wrong", True)
-        checks.equal(f"{engine.name}, written: it was, while the job ran", meanwhile["vacuums"] > 0, True)
-        verdicts.append(verdict)
+        print(f"     {engine.name}, {what}: {verdict} in {outcome.seconds:.0f} s, {meanwhile}{outcome.note(verdict)}", flush=True)
+        checks.equal(f"{engine.name}, {what}: {'never wrong' if vacuum else 'right'}", verdict in (("right", "error") if vacuum else ("right",)), True)
+        checks.equal(f"{engine.name}, {what}: it was, while the job ran", meanwhile["vacuums" if vacuum else "consolidations"] > 0, True)
     cluster.stop_services()
-    return ", ".join(verdicts)
+    return row
 
 
 DASK = """
@@ -418,6 +416,7 @@ def measured_jobs(cluster, folder):
     part = values["a"][low : high + 1]
     chosen, share = [part.size, int(part.sum(dtype=np.int64))], a * part.size // cells
     spark, table, zarr, ray, ssh = ENGINES
+    ssh.workers = cluster.machines[1:]
     address = f"tcp://{cluster.machines[0].address}:8786"
     dask = lambda code: ([sys.executable, "-c", code, address, f"{POINT}/grid", low, high], {})
     return {
@@ -469,7 +468,6 @@ def measure(cluster, engines):
     folder = load_arrays(cluster)
     workers = cluster.machines[1:]
     rows = []
-    ENGINES[-1].workers = workers
     for engine, jobs in measured_jobs(cluster, folder).items():
         if engine not in engines:
             continue
@@ -525,7 +523,16 @@ def main():
         return TASKS[task](cluster, engines)
 
 
-TASKS = {"recipes": recipes, "measure": measure, "network": network}
+def changes(cluster, engines):
+    """The part of `recipes` in which the array changes."""
+    checks, live = Checks(), Live(cluster.moto)
+    for engine in engines:
+        written(cluster, engine, checks, live)
+    print(f"{checks.passed} passed, {checks.failed} failed")
+    return checks.failed > 0
+
+
+TASKS = {"recipes": recipes, "changes": changes, "measure": measure, "network": network}
 
 
 if __name__ == "__main__":
