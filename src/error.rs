@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 /// What kind of thing went wrong. Decides the errno that a file system call gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// A file or directory that should exist does not (ENOENT when it is the path asked for).
     NotFound,

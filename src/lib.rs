@@ -1,48 +1,86 @@
 //! Reads [TileDB](https://tiledb.com) arrays from a disk or an object store, without libtiledb.
 //!
-//! An [`Array`] is opened by itself or as a part of a [`Source`]. [`Array::at`] selects a time and a part of
-//! the domain. The result is a [`View`], in which the array's fragments are merged and its deletes carried
-//! out, as in TileDB. A view gives the [`Cells`] of a field. Data is decoded when it is read, and kept in a
+//! # From an array to its values
+//!
+//! An [`Array`] is opened by itself or as a part of a [`Source`]. [`Array::at`] selects a time, a part of the
+//! domain and fields: a [`ViewBuilder`]. The result is a [`View`], in which the array's fragments are merged and
+//! its deletes carried out, as in TileDB. Making one is cheap; data is decoded when it is read, and kept in a
 //! cache of bounded size.
 //!
 //! ```
-//! use tiledbfs::{Array, DimRange, TimeRange};
+//! use tiledbfs::{Array, TimeRange};
 //!
 //! let array = Array::open("tests/data/sample/weather")?;
 //! let all = array.at(TimeRange::ALL).open()?;
 //! assert_eq!(all.shape()?, [365, 6]);
 //!
 //! // Days 32 to 59 at all stations, row by row.
-//! let february = array.at(TimeRange::ALL).subarray([DimRange::from(32_i32..=59), DimRange::default()]);
-//! let february = february.open()?;
+//! let february = array.at(TimeRange::ALL).range("day", 32..=59).open()?;
 //! let temperatures: Vec<f32> = february.read("temperature", 0..february.count()?)?;
 //! assert_eq!(temperatures.len(), 28 * 6);
-//!
-//! // Cells of a length of their own: where each begins, and the bytes of all.
-//! let (starts, text) = february.cells("note")?.var_values(0..6)?;
-//! assert_eq!(starts.last(), Some(&(text.len() as u64)));
 //!
 //! // As it was at the end of 2024.
 //! let before = array.at(TimeRange::until(1_735_689_599_999)).open()?;
 //! assert_eq!(before.count()?, 0);
+//! # Ok::<(), tiledbfs::Error>(())
+//! ```
 //!
-//! // What one write stored, in the order on disk.
+//! Cells of a dense view are in row-major order, those of a sparse view in the array's global order. What reads
+//! them:
+//!
+//! | | gives |
+//! |---|---|
+//! | [`View::read`], [`View::read_into`] | numbers of a run of cells, or into a buffer of the caller |
+//! | [`View::values`] | all numbers of a field, with their shape |
+//! | `View::ndarray` | the same as an array of `ndarray` (feature `ndarray`) |
+//! | [`View::read_cells`] | a Rust value for each cell: numbers, lists, `String`, and an `Option` of these |
+//! | [`View::read_enumerated`] | the values of an enumeration that indexes stand for |
+//! | [`View::cells`] | the bytes: values, the start of var-sized cells, validity |
+//!
+//! # What lies around them
+//!
+//! [`View::schema`] describes dimensions and attributes ([`schema`]), [`View::metadata`] has the key-value pairs
+//! of the array, and [`View::fragments`] what each write stored, in the order on disk:
+//!
+//! ```
+//! use tiledbfs::{Array, TimeRange};
+//!
+//! let all = Array::open("tests/data/sample/weather")?.at(TimeRange::ALL).open()?;
 //! let fragments = all.fragments();
 //! assert_eq!(fragments.len(), 2);
 //! assert_eq!(fragments[1].outline()?.cells, 438);
+//!
+//! // Cells of a length of their own: where each begins, and the bytes of all.
+//! let (starts, text) = fragments[1].field("note")?.var_values(0..6)?;
+//! assert_eq!(starts.last(), Some(&(text.len() as u64)));
 //! # Ok::<(), tiledbfs::Error>(())
 //! ```
+//!
+//! [`Source::group`] lists the members of a group. A source is a local directory, a prefix in an object store
+//! (feature `remote`), or a [`ReadStorage`] that a program brings along.
+//!
+//! # Errors
+//!
+//! There is one [`Error`] type, which names the file, the part of the format and the byte where it knows them.
+//! Its [`ErrorKind`] tells damage from what does not exist, and from what makes no sense to ask. Nothing that was
+//! read from a file makes the crate panic.
+//!
+//! # Features
 //!
 //! | feature | |
 //! |---|---|
 //! | `remote` (default) | sources in object stores: S3, Google Cloud Storage, Azure, WebDAV |
 //! | `mount` (default) | the program `tiledbfs`: a file system, and a command line |
+//! | `ndarray` | values as arrays of `ndarray` |
 //! | `tree` | the half of the program that needs no FUSE; a part of `mount` |
 //! | `internals` | opens the modules to the crate's own tests; what is in them changes at any time |
 //!
 //! `docs/architecture.md` describes how it works.
 #![warn(missing_docs)]
-#![cfg_attr(not(feature = "internals"), warn(unnameable_types))]
+#![cfg_attr(
+    not(feature = "internals"),
+    warn(unnameable_types, clippy::missing_errors_doc, clippy::missing_panics_doc)
+)]
 #![deny(unsafe_op_in_unsafe_fn)]
 // Types that are not exported have `is_empty` only where it is called.
 #![allow(clippy::len_without_is_empty)]
@@ -53,7 +91,6 @@
 )]
 
 mod array;
-#[cfg(feature = "tree")]
 mod calendar;
 #[cfg(feature = "tree")]
 mod check;
@@ -77,6 +114,7 @@ mod names;
 mod parallel;
 #[cfg(feature = "tree")]
 mod printable;
+mod reading;
 mod requester;
 pub mod schema;
 mod single_flight;
@@ -91,7 +129,7 @@ pub use array::cells::Cells;
 pub use array::column::Content;
 pub use array::fragment::{Fragment, Outline};
 pub use array::read_bytes::ReadBytes;
-pub use array::source::{Source, SourceOptions};
+pub use array::source::{ObjectKind, Source, SourceOptions};
 pub use array::time::TimeRange;
 #[cfg(feature = "mount")]
 #[doc(hidden)]
@@ -99,6 +137,10 @@ pub use cli::main;
 pub use error::{Error, ErrorKind, Result};
 pub use filter::EncryptionKey;
 pub use format::name::TimestampedName;
+pub use reading::{
+    Cell, Coordinate, Group, Member, MetadataValue, ObjectMetadata, ReadStorage, Value, Values, ViewBuilder,
+};
+pub use storage::EntryType;
 #[cfg(feature = "remote")]
 pub use storage::remote::store::StoreOptions;
-pub use view::{DimRange, Field, Role, Value, View, ViewBuilder};
+pub use view::{DimRange, Field, Role, View};

@@ -22,9 +22,17 @@ pub trait Cells: Send + Sync {
     fn cell_size(&self) -> Option<u64>;
 
     /// Bytes of `content`.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored has to be read for it and cannot be.
     fn len(&self, content: Content) -> Result<u64>;
 
     /// The bytes in `range` of `content`, clipped at its end.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored cannot be read or decoded.
     fn read<'s>(
         &self,
         content: Content,
@@ -35,17 +43,29 @@ pub trait Cells: Send + Sync {
 
 impl dyn Cells + '_ {
     /// The values of fixed-size cells.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if there are fewer cells; fails if what is stored cannot be read or decoded.
     pub fn values<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let size = self.cell_size().unwrap_or(1);
         self.read_whole(Content::Data, cells, size, scratch)
     }
 
     /// The validity of cells, one byte each: 0 = null.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`values`](Self::values).
     pub fn validity<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         self.read_whole(Content::Validity, cells, 1, scratch)
     }
 
     /// The start of each of some var-sized cells in the bytes of values, and the end of the last.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`values`](Self::values).
     pub fn starts(&self, cells: Range<u64>) -> Result<Vec<u64>> {
         let mut scratch = Vec::new();
         let entries = cells.start..cells.end + 1;
@@ -62,6 +82,10 @@ impl dyn Cells + '_ {
     }
 
     /// The values of var-sized cells, concatenated, after the start of each and the end of the last in them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`values`](Self::values).
     pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut starts = self.starts(cells)?;
         let values = self.between(&starts)?;

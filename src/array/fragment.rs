@@ -33,6 +33,7 @@ const MAX_LEGACY: u64 = 64 << 20;
 type ParsedFooter = (Arc<Schema>, String, Footer);
 
 /// What decides whether a reader needs a fragment. Kept as long as the fragment.
+#[non_exhaustive]
 pub struct Outline {
     /// Bounding box of the cells; None if there are none.
     pub domain: Option<Rect>,
@@ -157,6 +158,10 @@ impl Fragment {
     }
 
     /// The outline. Reads the metadata at most once, and does not keep the metadata in memory.
+    ///
+    /// # Errors
+    ///
+    /// If the metadata or the schema that it names cannot be read or decoded.
     pub fn outline(&self) -> Result<Arc<Outline>> {
         let outline = self.look_at_outline()?;
         Ok(self.outline.get_or_init(|| outline).clone())
@@ -244,6 +249,10 @@ impl Fragment {
 
     /// Number of stored cells. Keeps the metadata in memory if the source is an object store, because the
     /// caller will read the cells.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Fragment::outline`].
     pub fn cells(&self) -> Result<u64> {
         match self.outline.get() {
             Some(outline) => Ok(outline.cells),

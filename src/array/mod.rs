@@ -316,11 +316,19 @@ impl Array {
     }
 
     /// The schema in force now.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if there is none; fails if it cannot be listed, read or decoded.
     pub fn latest_schema(&self) -> Result<Arc<Schema>> {
         self.schemas.get(&self.latest_schema_file()?.name)
     }
 
     /// The enumeration in `file`, one of those that the schema names.
+    ///
+    /// # Errors
+    ///
+    /// `Missing` if there is no such file; fails if it cannot be read or decoded.
     pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
         let path = self.enumeration_path(file)?;
         let (blob, body) = self.generic_file(&path).map_err(missing)?;

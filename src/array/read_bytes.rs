@@ -4,6 +4,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// The bytes that a read returns: collected for it, or a part of something shared.
+#[non_exhaustive]
 pub enum ReadBytes<'s> {
     /// In the caller's scratch memory.
     Scratch(&'s [u8]),

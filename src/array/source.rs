@@ -20,7 +20,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Options for opening a source.
+///
+/// ```
+/// use tiledbfs::{Source, SourceOptions};
+///
+/// let mut options = SourceOptions::default();
+/// options.cache_size = 64 << 20;
+/// let source = Source::open("tests/data/sample", &options)?;
+/// # Ok::<(), tiledbfs::Error>(())
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct SourceOptions {
     /// The size of the cache of decoded data, in bytes; 256 MiB by default.
     pub cache_size: u64,
@@ -47,12 +57,16 @@ impl Default for SourceOptions {
 }
 
 /// A directory, or a prefix in an object store, that contains arrays. They share a cache.
-pub struct Source(Arc<Engine>);
+pub struct Source(pub(crate) Arc<Engine>);
 
 impl Source {
     /// Opens a local path, or with the feature `remote` a URL such as `s3://bucket/prefix`. Listings of an
-    /// object store are cached for a minute. Reads no array. `NotFound` if there is nothing, `Unsupported`
-    /// for a URL without the feature.
+    /// object store are cached for a minute. Reads no array.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is nothing, `Unsupported` for a URL without the feature, `InvalidInput` for a URL
+    /// that contains credentials or has no bucket. Also fails if the store does not answer.
     pub fn open(location: impl AsRef<OsStr>, options: &SourceOptions) -> Result<Source> {
         let stats: Arc<Stats> = Arc::default();
         let storage: Arc<dyn Storage> = match Location::parse(location.as_ref())? {
@@ -89,6 +103,10 @@ impl Source {
 
 impl Array {
     /// The array at a local path or URL, opened like [`Source::open`] with default options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Source::open`].
     pub fn open(location: impl AsRef<OsStr>) -> Result<Arc<Array>> {
         Ok(Source::open(location, &SourceOptions::default())?.array(""))
     }
@@ -101,6 +119,7 @@ pub const GROUP_DIRECTORY: &str = "__group";
 const GROUP_FILE: &str = "__tiledb_group.tdb";
 
 /// The kind of a directory.
+#[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum ObjectKind {

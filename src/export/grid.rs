@@ -24,11 +24,9 @@ mod tests;
 mod values;
 
 pub use naming::Naming;
-pub(super) use values::Unit;
 
 use super::encoded_names;
 use super::metadata::Metadata;
-use super::table::NOT_A_TIME;
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
 use crate::error::{Error, Result};
@@ -37,6 +35,7 @@ use crate::format::range::Range as Bounds;
 use crate::format::schema::DimensionLabel;
 use crate::names;
 use crate::view::labels::AxisLabel;
+use crate::view::table::{NOT_A_TIME, Unit};
 use crate::view::{Field, Role, View};
 use attributes::{add, flags, is_packed, joined, of_array, units};
 pub(super) use naming::made_up;

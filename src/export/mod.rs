@@ -10,7 +10,6 @@ pub mod grid;
 pub mod metadata;
 pub mod netcdf;
 pub mod parquet;
-pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod tiff;

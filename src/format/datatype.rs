@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 
 /// The class of values that a [`Datatype`] holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Kind {
     /// Signed two's complement.
     Signed,
@@ -169,7 +170,11 @@ impl CellValNum {
     /// The stored word for [`CellValNum::Var`].
     pub const VAR: u32 = u32::MAX;
 
-    /// Interprets the stored word; `Corrupt` for 0.
+    /// Interprets the stored word.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` for 0.
     pub fn from_u32(n: u32) -> Result<Self> {
         match n {
             Self::VAR => Ok(CellValNum::Var),

@@ -7,6 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// An enumeration.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Enumeration {
     /// The name by which attributes refer to it.
     pub name: Vec<u8>,
@@ -26,7 +27,12 @@ pub struct Enumeration {
 
 impl Enumeration {
     /// Parses the unfiltered body of a file in `__schema/__enumerations/`. Checks that offsets do not
-    /// decrease and are inside the data. `UnsupportedVersion` for an enumeration version other than 0.
+    /// decrease and are inside the data.
+    ///
+    /// # Errors
+    ///
+    /// `UnsupportedVersion` for an enumeration version other than 0; `Truncated` or `Corrupt` if the bytes are
+    /// no enumeration.
     pub fn parse(body: &[u8]) -> Result<Enumeration> {
         read::whole("enumeration", body, Self::parse_body)
     }

@@ -18,10 +18,15 @@ macro_rules! byte_enum {
         #[allow(missing_docs)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
+        #[non_exhaustive]
         pub enum $type { $($variant = $id),* }
 
         impl $type {
-            /// The value with this number; `Corrupt` if there is none.
+            /// The value with this number.
+            ///
+            /// # Errors
+            ///
+            /// `Corrupt` if there is none.
             pub fn from_u8(id: u8) -> Result<Self> {
                 match id {
                     $($id => Ok($type::$variant),)*

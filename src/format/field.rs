@@ -7,6 +7,7 @@ use std::fmt;
 /// Whether a field is a dimension or an attribute, with its index in the schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Role {
     Dimension(usize),
     Attribute(usize),
@@ -14,6 +15,7 @@ pub enum Role {
 
 /// A dimension or an attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Field {
     /// Its name as stored; empty for an anonymous attribute or dimension.
     pub name: Vec<u8>,
@@ -98,6 +100,16 @@ impl fmt::Display for Form {
 }
 
 impl Field {
+    /// Its name, if that is UTF-8.
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
+    }
+
+    /// Whether it is an attribute.
+    pub fn is_attribute(&self) -> bool {
+        matches!(self.role, Role::Attribute(_))
+    }
+
     /// Bytes of a cell; None for var-sized cells.
     pub fn cell_size(&self) -> Option<u64> {
         self.cell_val_num.cell_size(self.datatype)

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 
 /// A parsed name of a fragment, commit or other timestamped file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TimestampedName {
     /// Start and end in milliseconds since the Unix epoch, inclusive; start <= end.
     pub timestamps: (u64, u64),
@@ -17,12 +18,15 @@ pub struct TimestampedName {
 }
 
 impl TimestampedName {
-    /// Parses the last component of a path, without its extension (the part after the last `.`). `Corrupt` if
-    /// it has none of the forms below.
+    /// Parses the last component of a path, without its extension (the part after the last `.`).
     ///
     /// The forms are `__t1_t2_uuid_v`, `__t1_t2_uuid`, `__uuid_t` and `__uuid_t1_t2`. Numbers are decimal
     /// without sign, padded or not. The version may be any number; callers refuse unknown ones. In the last
     /// form, the name of a consolidated fragment of version 2, `t2` counts as both start and end.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if it has none of these forms.
     pub fn parse(name: &[u8]) -> Result<TimestampedName> {
         Self::split(name).ok_or_else(|| {
             Error::corrupt(format!(

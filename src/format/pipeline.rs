@@ -20,6 +20,7 @@ pub struct Pipeline {
 
 /// The codecs that share the compressors' framing and options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Codec {
     /// zlib streams (RFC 1950).
     Gzip,
@@ -41,6 +42,7 @@ pub enum Codec {
 
 /// One filter with its options.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Filter {
     /// Does nothing (number 0, or a compressor of type none).
     Noop,

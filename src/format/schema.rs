@@ -18,6 +18,7 @@ const MAX_DEFAULT_FILLS: u64 = 1 << 20;
 
 /// An array schema.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Schema {
     /// The format version of the schema.
     pub version: u32,
@@ -67,6 +68,7 @@ const NO_PIPELINE: Pipeline = Pipeline {
 
 /// A dimension of the domain.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Dimension {
     /// As stored; may be empty.
     pub name: Vec<u8>,
@@ -84,6 +86,7 @@ pub struct Dimension {
 
 /// An attribute.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Attribute {
     /// As stored; may be empty (`__attr` below version 5).
     pub name: Vec<u8>,
@@ -108,6 +111,7 @@ pub struct Attribute {
 
 /// A dimension label: an array whose values name the coordinates of a dimension.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct DimensionLabel {
     /// Index of the dimension that it labels.
     pub dimension_index: u32,
@@ -131,6 +135,7 @@ pub struct DimensionLabel {
 
 /// A reference to a stored enumeration.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct EnumerationRef {
     /// The name by which attributes refer to it.
     pub name: Vec<u8>,
@@ -139,12 +144,16 @@ pub struct EnumerationRef {
 }
 
 impl Schema {
-    /// Parses the unfiltered body of a schema's generic tile. `UnsupportedVersion` above version 23
-    /// (the rest is not read).
+    /// Parses the unfiltered body of a schema's generic tile.
     ///
     /// Checks all that the body alone allows: dimensions have a domain with `lo <= hi` and extents above 0;
     /// dense arrays have dimensions of one integral or time type with extents, in row-major or column-major
     /// order; fixed-size fill values are one cell; no two fields share a name; no byte is left over.
+    ///
+    /// # Errors
+    ///
+    /// `UnsupportedVersion` above version 23, of which the rest is not read; otherwise an error that names the
+    /// part and its byte.
     pub fn parse(body: &[u8]) -> Result<Schema> {
         read::whole("schema", body, Self::parse_body)
     }
@@ -355,7 +364,19 @@ impl Schema {
     }
 }
 
+impl Attribute {
+    /// Its name, if that is UTF-8.
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
+    }
+}
+
 impl Dimension {
+    /// Its name, if that is UTF-8.
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
+    }
+
     /// Bytes of a coordinate; None if var-sized.
     pub fn cell_size(&self) -> Option<u64> {
         self.cell_val_num.cell_size(self.datatype)

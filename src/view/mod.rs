@@ -1,7 +1,7 @@
 //! Views: an array as TileDB reads it. The fragments that are visible in a time range are merged, and deletes
 //! are applied. A view shows the whole domain or a part of it.
 //!
-//! A program begins with [`Array::open`] and [`Array::at`] (`reading`). A [`View`] has the number and the
+//! A [`View`] has the number and the
 //! order of the cells; [`View::open`] gives the cells of one field. A dense view (`dense`) is a box of cells
 //! in row-major order; a sparse view (`sparse`) has cells in the array's global order.
 
@@ -10,14 +10,12 @@ mod column;
 mod dense;
 pub(crate) mod labels;
 mod outlines;
-pub(crate) mod reading;
 pub(crate) mod repeated;
 mod sparse;
+pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tiles;
-
-pub use reading::{Value, ViewBuilder};
 
 pub use tiles::{CellOrigin, Tiles};
 
@@ -59,6 +57,8 @@ pub struct View {
     schema_file: SchemaFile,
     schema: Arc<Schema>,
     fields: OnceLock<Vec<Field>>,
+    /// Indexes of the fields that were asked for; None for all.
+    selected: Option<Vec<usize>>,
     subarray: Option<Vec<DimRange>>,
     state: u64,
     merge: Merge,
@@ -147,6 +147,7 @@ impl View {
         View {
             // A view is made for each lookup below it.
             fields: OnceLock::new(),
+            selected: None,
             array,
             snapshot,
             when,
@@ -261,6 +262,23 @@ impl View {
         self.fields.get_or_init(|| self.schema.fields())
     }
 
+    /// The indexes among [`View::fields`] of those that [`ViewBuilder::fields`] named, in that order; of all
+    /// fields if it was not called.
+    ///
+    /// [`ViewBuilder::fields`]: crate::ViewBuilder::fields
+    pub fn selected(&self) -> Vec<usize> {
+        let all = || (0..self.fields().len()).collect();
+        self.selected.clone().unwrap_or_else(all)
+    }
+
+    /// This view with some of its fields selected.
+    pub(crate) fn select(self, fields: Vec<usize>) -> View {
+        View {
+            selected: Some(fields),
+            ..self
+        }
+    }
+
     /// Whether the array is dense, with cells in row-major order. Otherwise they are in global order.
     pub fn is_dense(&self) -> bool {
         matches!(self.merge, Merge::Dense(_))
@@ -273,6 +291,10 @@ impl View {
 
     /// The box of a dense view: the subarray, with open ends at the box that fragments cover. None for a
     /// sparse view, or if nothing is visible.
+    ///
+    /// # Errors
+    ///
+    /// If the metadata of a fragment cannot be read.
     pub fn region(&self) -> Result<Option<Rect>> {
         match self.merge()? {
             Merge::Dense(dense) => dense.region(),
@@ -281,6 +303,11 @@ impl View {
     }
 
     /// The number of cells along each dimension of a dense view; the number of all cells of a sparse view.
+    ///
+    /// # Errors
+    ///
+    /// `LimitExceeded` for 2^64 cells or more; fails if what decides it cannot be read: metadata of fragments,
+    /// and of a sparse view whose fragments have to be merged coordinates.
     pub fn shape(&self) -> Result<Vec<u64>> {
         match self.merge()? {
             Merge::Dense(dense) => dense.shape(),
@@ -297,7 +324,11 @@ impl View {
         }
     }
 
-    /// The number of cells. `LimitExceeded` beyond 2^64.
+    /// The number of cells.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`View::shape`].
     pub fn count(&self) -> Result<u64> {
         match self.merge()? {
             Merge::Dense(dense) => dense.count(),
@@ -371,7 +402,11 @@ impl View {
     }
 
     /// The cells of field `field`, an index into [`View::fields`]. A dimension of a dense view has each
-    /// coordinate once. `NotFound` for an index out of bounds.
+    /// coordinate once.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for an index out of bounds; fails if the metadata of a fragment cannot be read.
     pub fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
         match self.merge()? {
             Merge::Dense(dense) => dense.open(field),

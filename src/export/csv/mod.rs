@@ -18,13 +18,13 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
-use super::table::{Table, most_columns};
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Source, Stream};
 use crate::parallel;
 use crate::view::View;
+use crate::view::table::{Table, most_columns};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;

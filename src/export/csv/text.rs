@@ -2,9 +2,9 @@
 
 use crate::calendar::date;
 use crate::error::{Error, Result};
-use crate::export::table::{Column, NOT_A_TIME};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::scalar::Scalar;
+use crate::view::table::{Column, NOT_A_TIME};
 
 /// How the cells of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

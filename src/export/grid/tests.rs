@@ -2,7 +2,6 @@ use super::attributes::meaning;
 use super::naming::made_up;
 use super::values::convert;
 use super::*;
-use crate::export::table::NOT_A_TIME;
 
 fn attribute(datatype: Datatype, nullable: bool, fill: &[u8]) -> Field {
     Field {

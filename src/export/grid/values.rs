@@ -4,46 +4,12 @@ use super::{Variable, VariableKind};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::read_bytes::ReadBytes;
-use crate::calendar::days_from_date;
 use crate::error::{Error, Result};
-use crate::export::table::NOT_A_TIME;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Field;
+use crate::view::table::{NOT_A_TIME, Unit};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Calendar units that CF lacks, which become days.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::export) enum Unit {
-    Year,
-    Month,
-    Week,
-}
-
-impl Unit {
-    pub(in crate::export) fn of(datatype: Datatype) -> Option<Unit> {
-        match datatype {
-            Datatype::DatetimeYear => Some(Unit::Year),
-            Datatype::DatetimeMonth => Some(Unit::Month),
-            Datatype::DatetimeWeek => Some(Unit::Week),
-            _ => None,
-        }
-    }
-
-    /// Days since the epoch; None for not-a-time and for dates that do not fit.
-    pub(in crate::export) fn days(self, count: i64) -> Option<i64> {
-        let first_of = |year: i64, month: i64| {
-            let days = days_from_date(1970i64.checked_add(year)?, month as u32, 1)?;
-            i64::try_from(days).ok()
-        };
-        match self {
-            _ if count == NOT_A_TIME => None,
-            Unit::Year => first_of(count, 1),
-            Unit::Month => first_of(count.div_euclid(12), count.rem_euclid(12) + 1),
-            Unit::Week => count.checked_mul(7),
-        }
-    }
-}
 
 /// The value of null cells: `fill`, which is in the grid's type, or not-a-time for dates.
 pub(super) fn null(field: &Field, fill: Vec<u8>) -> Vec<u8> {

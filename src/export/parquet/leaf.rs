@@ -2,12 +2,11 @@
 
 use super::thrift::varint_len;
 use crate::error::{Error, Result};
-use crate::export::grid::Unit;
-use crate::export::table::{Column, NOT_A_TIME};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::field::Form;
 use crate::format::range::Range as Bounds;
 use crate::format::scalar::with_integer;
+use crate::view::table::{Column, NOT_A_TIME, Unit, strip};
 use std::ops::Range;
 
 /// Physical types, by their numbers.
@@ -407,15 +406,6 @@ impl Leaf {
             _ => stored.len() as u64,
         }
     }
-}
-
-/// Text without the NULs at its end.
-pub(super) fn strip(text: &[u8]) -> &[u8] {
-    let len = text
-        .iter()
-        .rposition(|&byte| byte != 0)
-        .map_or(0, |last| last + 1);
-    &text[..len]
 }
 
 /// The dictionary page of labels of text, each after its u32 length. `LimitExceeded` above 2^30 bytes.

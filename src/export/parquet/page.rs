@@ -20,7 +20,7 @@ use crate::array::column::Content;
 use crate::array::engine::Engine;
 use crate::array::read_bytes::ReadBytes;
 use crate::error::{Error, Result};
-use crate::export::table::Column;
+use crate::view::table::Column;
 use levels::Level;
 use std::cell::Cell;
 use std::ops::Range;

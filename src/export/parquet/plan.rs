@@ -4,11 +4,11 @@ use super::leaf::{self, Leaf};
 use super::page::{Amount, data_header, dictionary_header};
 use crate::array::cache::Entry;
 use crate::error::{Error, Result};
-use crate::export::table::{Column, Table};
 use crate::format::field::{Form, Stored};
 use crate::format::scalar::Scalar;
 use crate::parallel;
 use crate::view::labels::AxisLabel;
+use crate::view::table::{Column, Table};
 use crate::view::{CellOrigin, Role, View};
 use std::ops::Range;
 

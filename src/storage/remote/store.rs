@@ -30,6 +30,7 @@ use tokio::time::timeout;
 
 /// Options for opening a store. The defaults come from the environment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreOptions {
     /// Read without credentials, even if there are some.
     pub anonymous: bool,

@@ -6,21 +6,66 @@
 //! place of the stored indexes. Cells of a dense view that no fragment wrote are null in every attribute,
 //! dimension labels that nobody wrote are null as well.
 
+use super::repeated::Repeated;
+use super::{Field, Role, View};
 use crate::array::cache::{CacheKey, Entry, Keep};
 use crate::array::cells::Cells;
+use crate::calendar::days_from_date;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
 use crate::format::scalar::Scalar;
 use crate::lock::get_or_make;
-use crate::view::repeated::Repeated;
-use crate::view::{Field, Role, View};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// The stored count of a DATETIME that is not-a-time (NaT).
 pub const NOT_A_TIME: i64 = i64::MIN;
+
+/// Calendar units that most formats lack: such dates become days.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Unit {
+    Year,
+    Month,
+    Week,
+}
+
+impl Unit {
+    /// The unit of a datatype; None if it is none of these.
+    pub fn of(datatype: Datatype) -> Option<Unit> {
+        match datatype {
+            Datatype::DatetimeYear => Some(Unit::Year),
+            Datatype::DatetimeMonth => Some(Unit::Month),
+            Datatype::DatetimeWeek => Some(Unit::Week),
+            _ => None,
+        }
+    }
+
+    /// Days since the epoch; None for not-a-time and for dates that do not fit.
+    pub fn days(self, count: i64) -> Option<i64> {
+        let first_of = |year: i64, month: i64| {
+            let days = days_from_date(1970i64.checked_add(year)?, month as u32, 1)?;
+            i64::try_from(days).ok()
+        };
+        match self {
+            _ if count == NOT_A_TIME => None,
+            Unit::Year => first_of(count, 1),
+            Unit::Month => first_of(count.div_euclid(12), count.rem_euclid(12) + 1),
+            Unit::Week => count.checked_mul(7),
+        }
+    }
+}
+
+/// Text without the NULs at its end.
+pub fn strip(text: &[u8]) -> &[u8] {
+    let len = text
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1);
+    &text[..len]
+}
 
 /// A view as a table.
 pub struct Table {
@@ -45,7 +90,7 @@ impl Table {
             if whole.unreadable(field)?.is_some() {
                 return Ok(None);
             }
-            let labels = labels(view, of)?;
+            let labels = enumeration(view, of)?;
             let (datatype, cell_val_num) = match &labels {
                 Some(labels) => (labels.datatype, labels.cell_val_num),
                 None => (of.datatype, of.cell_val_num),
@@ -151,8 +196,8 @@ pub fn names(view: &View) -> Vec<Vec<u8>> {
     names
 }
 
-/// The labels of a field; None if it has none.
-fn labels(view: &View, field: &Field) -> Result<Option<Arc<Enumeration>>> {
+/// The enumeration of a field, whose values are its labels; None if it has none.
+pub fn enumeration(view: &View, field: &Field) -> Result<Option<Arc<Enumeration>>> {
     let (array, schema) = (view.array(), view.schema());
     let name = field.enumeration.as_ref();
     let Some(file) = name.and_then(|name| schema.enumeration_file(name)) else {
@@ -376,10 +421,8 @@ impl Rows<'_> {
     /// The index of the label of row `row`; None if it has none.
     pub fn label(&self, row: usize) -> Option<usize> {
         let labels = self.column.labels.as_ref()?;
-        let index = Scalar::read(self.column.stored.datatype, self.stored(row))?.integer()?;
-        usize::try_from(index)
-            .ok()
-            .filter(|index| *index < labels.count())
+        let index = enumeration_index(self.column.stored.datatype, self.stored(row))?;
+        (index < labels.count()).then_some(index)
     }
 
     /// [`Rows::label`]; None also if the row is null or unwritten.
@@ -406,4 +449,9 @@ impl Rows<'_> {
             && *value == NOT_A_TIME.to_le_bytes();
         (!no_time).then_some(value)
     }
+}
+
+/// The index of a label that is stored as `bytes`; None for a negative one.
+pub fn enumeration_index(datatype: Datatype, bytes: &[u8]) -> Option<usize> {
+    usize::try_from(Scalar::read(datatype, bytes)?.integer()?).ok()
 }
