@@ -69,6 +69,7 @@ readme_program() {
         !rust { next }
         match($0, /\/\/ feature `[a-z]+`/) && !index(features, " " substr($0, RSTART + 12, RLENGTH - 13) " ") { next }
         { print }' README.md
+    if [[ " $* " == *" arrow "* ]]; then echo 'assert_eq!(batches.rows(), 168);'; fi
     echo 'println!("shape {:?}, notes {notes:?}", temperatures.shape()); Ok(()) }'
 }
 
@@ -123,8 +124,9 @@ run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS=
 run "cargo build" cargo build --release
 run "library of another crate" consumer
 run "... with ndarray" consumer ndarray
+run "... with Arrow" consumer arrow
 run "... with object stores" consumer remote
-run "... with all features" consumer mount ndarray remote
+run "... with all features" consumer arrow mount ndarray remote
 run "quickstart" scripts/quickstart.sh
 run "package" scripts/deb.sh --test
 rm -rf "$TARGET/matrix"
@@ -170,6 +172,7 @@ else
     summary+=("arrays of other releases           not run: TILEDBFS_ARRAYS is not set")
 fi
 if [ -n "${TILEDBFS_VIEWS:-}" ]; then
+    run "Arrow" "$PYTHON" tests/oracle/arrow_batches.py --family "$views" --program "$TARGET/release/examples/arrow_ipc"
     run "oracle: views" "$PYTHON" tests/oracle/views.py --family "$views" --share 1/3
     run "object stores: views" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --views "$views"
     run "what is listed: views" "$PYTHON" tests/oracle/listed.py --share 1/5 "$views/arrays"

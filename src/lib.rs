@@ -35,6 +35,7 @@
 //! | `View::ndarray` | the same as an array of `ndarray` (feature `ndarray`) |
 //! | [`View::read_cells`] | a Rust value for each cell: numbers, lists, `String`, and an `Option` of these |
 //! | [`View::read_enumerated`] | the values of an enumeration that indexes stand for |
+//! | `Batches` | several fields, as Arrow's record batches (feature `arrow`) |
 //! | [`View::cells`] | the bytes: values, the start of var-sized cells, validity |
 //!
 //! # What lies around them
@@ -72,6 +73,7 @@
 //! | `remote` (default) | sources in object stores: S3, Google Cloud Storage, Azure, WebDAV |
 //! | `mount` (default) | the program `tiledbfs`: a file system, and a command line |
 //! | `ndarray` | values as arrays of `ndarray` |
+//! | `arrow` | rows as Arrow's record batches |
 //! | `tree` | the half of the program that needs no FUSE; a part of `mount` |
 //! | `internals` | opens the modules to the crate's own tests; what is in them changes at any time |
 //!
@@ -137,6 +139,8 @@ pub use cli::main;
 pub use error::{Error, ErrorKind, Result};
 pub use filter::EncryptionKey;
 pub use format::name::TimestampedName;
+#[cfg(feature = "arrow")]
+pub use reading::Batches;
 pub use reading::{
     Cell, Coordinate, Group, Member, MetadataValue, ObjectMetadata, ReadStorage, Value, Values, ViewBuilder,
 };

@@ -116,7 +116,7 @@ impl Field {
     }
 
     /// What its stored bytes depend on.
-    pub fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         Form {
             datatype: self.datatype,
             cell_val_num: self.cell_val_num,

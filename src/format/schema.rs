@@ -502,7 +502,7 @@ impl Attribute {
 
 impl Attribute {
     /// What the stored bytes of a cell depend on.
-    pub fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> Form {
         Form {
             datatype: self.datatype,
             cell_val_num: self.cell_val_num,

@@ -271,6 +271,11 @@ impl View {
         self.selected.clone().unwrap_or_else(all)
     }
 
+    /// Whether fields were selected.
+    pub(crate) fn is_selective(&self) -> bool {
+        self.selected.is_some()
+    }
+
     /// This view with some of its fields selected.
     pub(crate) fn select(self, fields: Vec<usize>) -> View {
         View {
