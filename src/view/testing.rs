@@ -23,7 +23,7 @@ impl Numbers {
 }
 
 /// A tile of chunks of `size` bytes each, filtered by `filter`.
-pub(super) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> {
+pub(crate) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> {
     let chunks: Vec<&[u8]> = data.chunks(size).collect();
     let mut out = Bytes::default().u64(chunks.len() as u64);
     for chunk in chunks {
@@ -61,14 +61,14 @@ pub(crate) fn generic(body: &[u8]) -> Vec<u8> {
 /// The files of a field: concatenated tiles, and the offset of each.
 #[derive(Clone, Default)]
 pub(crate) struct Files {
-    pub(super) fixed: (Vec<u8>, Vec<u64>),
+    pub(crate) fixed: (Vec<u8>, Vec<u64>),
     pub(super) var: (Vec<u8>, Vec<u64>),
     pub(super) var_sizes: Vec<u64>,
     pub(super) validity: (Vec<u8>, Vec<u64>),
 }
 
 impl Files {
-    pub(super) fn put(file: &mut (Vec<u8>, Vec<u64>), tile: &[u8]) {
+    pub(crate) fn put(file: &mut (Vec<u8>, Vec<u64>), tile: &[u8]) {
         file.1.push(file.0.len() as u64);
         file.0.extend_from_slice(tile);
     }

@@ -4,10 +4,10 @@ use crate::array::time::TimeRange;
 use crate::export::tests::arrays;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Form;
-use crate::format::testing::Bytes;
+use crate::format::testing::{Bytes, ZSTD, field, schema_body};
 use crate::storage::MemoryStorage;
 use crate::view::DimRange;
-use crate::view::testing::{Files, Parts, UUID, generic, open};
+use crate::view::testing::{Files, Parts, UUID, generic, open, tile};
 use leaf::{Encoding, Logical, Physical, Shape};
 use std::path::{Path, PathBuf};
 
@@ -326,6 +326,52 @@ fn cells_that_nobody_wrote_are_null() {
     assert_eq!((said.bounds, said.nulls), (None, Some(40)));
     let rows = table.columns()[1].read(3..5).unwrap();
     assert_eq!([rows.value(0), rows.value(1)], [None; 2]);
+}
+
+/// A fragment without a file of an attribute has its fill value in statistics as well, whatever its metadata
+/// says of tiles.
+#[test]
+fn cells_of_a_fragment_without_the_file_are_counted_as_the_fill_value() {
+    let mut storage = MemoryStorage::new();
+    let schema = schema_body(
+        22,
+        true,
+        &[field("d", Datatype::Int32)],
+        &[field("a", Datatype::Int8)],
+    );
+    storage.insert(
+        Path::new(&format!("__schema/__1_1_{UUID}")),
+        generic(&schema.bytes),
+    );
+    let bounds = Bytes::default().u32(3).u32(4);
+    let mut coordinates = Files::default();
+    Files::put(&mut coordinates.fixed, &tile(&[ZSTD], &bounds.bytes, 4));
+    let fragment = Parts {
+        schema: format!("__1_1_{UUID}"),
+        dense: false,
+        domain: bounds.bytes.clone(),
+        rtree: Bytes::default().u32(10).u32(1).u64(1).raw(&bounds.bytes).bytes,
+        tiles: 1,
+        last_tile_cells: 2,
+        has_timestamps: false,
+        has_delete_metadata: false,
+        fields: vec![
+            ("a0".to_owned(), Files::default()),
+            (String::new(), Files::default()),
+            ("d0".to_owned(), coordinates),
+        ],
+    };
+    fragment.write(&mut storage, &format!("__3_3_{UUID}_22"));
+    let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+    let table = Table::new(&view).unwrap();
+    let leaves = leaves(&table).unwrap();
+    let all = statistics::TableStatistics::read(&table, &leaves, vec![0..2; 1]).unwrap();
+    // The fill value is 7, in 32 bits.
+    let seven = vec![7, 0, 0, 0];
+    assert_eq!(
+        all.get(&leaves, 1, 0).unwrap().bounds,
+        Some((seven.clone(), seven))
+    );
 }
 
 #[test]
