@@ -56,7 +56,7 @@ impl dyn Cells + '_ {
     ///
     /// # Errors
     ///
-    /// Those of [`values`](Self::values).
+    /// Those of `values`.
     pub fn validity<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         self.read_whole(Content::Validity, cells, 1, scratch)
     }
@@ -65,7 +65,7 @@ impl dyn Cells + '_ {
     ///
     /// # Errors
     ///
-    /// Those of [`values`](Self::values).
+    /// Those of `values`.
     pub fn starts(&self, cells: Range<u64>) -> Result<Vec<u64>> {
         let mut scratch = Vec::new();
         let entries = cells.start..cells.end + 1;
@@ -85,7 +85,7 @@ impl dyn Cells + '_ {
     ///
     /// # Errors
     ///
-    /// Those of [`values`](Self::values).
+    /// Those of `values`.
     pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut starts = self.starts(cells)?;
         let values = self.between(&starts)?;
