@@ -272,6 +272,7 @@ impl View {
     }
 
     /// Whether fields were selected.
+    #[cfg(feature = "arrow")]
     pub(crate) fn is_selective(&self) -> bool {
         self.selected.is_some()
     }
