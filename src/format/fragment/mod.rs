@@ -9,7 +9,6 @@ pub mod legacy;
 pub mod sections;
 pub mod slots;
 pub use boxes::{Boxes, RTree, StoredBoxes};
-pub use footer::{Footer, FooterFront, SectionOffsets};
-pub use legacy::InlineSections;
+pub use footer::{Footer, FooterFront};
 pub use sections::{FragmentStatistics, MinMax};
 pub use slots::Slots;

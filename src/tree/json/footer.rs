@@ -124,8 +124,9 @@ mod tests {
     use crate::cursor::Cursor;
     use crate::format::datatype::Datatype;
     use crate::format::fragment::Slots;
+    use crate::format::fragment::StoredBoxes;
     use crate::format::fragment::footer::{OptionalSection, SectionOffsets};
-    use crate::format::fragment::{InlineSections, StoredBoxes};
+    use crate::format::fragment::legacy::InlineSections;
     use crate::format::range::Range;
 
     fn compact(text: &str) -> String {
