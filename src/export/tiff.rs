@@ -32,11 +32,12 @@
 //! none.
 
 use super::{Names, encoded_names, grid, names_of};
+use crate::array::column::Content;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Kind};
 use crate::format::scalar::Scalar;
-use crate::layout::{CellValues, FileLayout, Source};
+use crate::layout::{CellBytes, FileLayout, Source};
 use crate::names;
 use crate::view::{Field, Role, View};
 use std::ops::Range;
@@ -107,7 +108,7 @@ pub fn layout(view: &Arc<View>, field: usize) -> Result<FileLayout> {
         ..image
     };
     let mut parts = image.head();
-    parts.push(Box::new(CellValues(grid::stored(view, field)?)));
+    parts.push(Box::new(CellBytes::new(grid::stored(view, field)?, Content::Data)?));
     FileLayout::new(view.state(), parts)
 }
 

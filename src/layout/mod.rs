@@ -13,8 +13,9 @@ use crate::array::pinned::Pinned;
 use crate::array::sequential::SequentialDetector;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
+use crate::lock::get_or_make;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Bytes of known length, fetched or made when they are read.
 pub trait Source: Send + Sync {
@@ -56,18 +57,47 @@ impl Source for OpenColumn {
     }
 }
 
-/// The values of fixed-size cells.
-pub struct CellValues(pub Arc<dyn Cells>);
+/// One content of the cells of a field.
+pub struct CellBytes {
+    content: Content,
+    len: u64,
+    cells: OnceLock<Arc<dyn Cells>>,
+    open: Box<OpenCells>,
+}
 
-impl Source for CellValues {
+type OpenCells = dyn Fn() -> Result<Arc<dyn Cells>> + Send + Sync;
+
+impl CellBytes {
+    /// `content` of `cells`. Its length may have to be measured.
+    pub fn new(cells: Arc<dyn Cells>, content: Content) -> Result<CellBytes> {
+        let len = cells.len(content)?;
+        Ok(CellBytes::opened_by(len, content, move || Ok(cells.clone())))
+    }
+
+    /// `content`, of `len` bytes, of the cells that `open` returns at the first read.
+    pub fn opened_by(
+        len: u64,
+        content: Content,
+        open: impl Fn() -> Result<Arc<dyn Cells>> + Send + Sync + 'static,
+    ) -> CellBytes {
+        CellBytes {
+            content,
+            len,
+            cells: OnceLock::new(),
+            open: Box::new(open),
+        }
+    }
+}
+
+impl Source for CellBytes {
     fn len(&self) -> u64 {
-        let size = self.0.cell_size().expect("its cells are of fixed size");
-        self.0.count() * size
+        self.len
     }
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+        let cells = get_or_make(&self.cells, || (self.open)())?;
         let mut scratch = Vec::new();
-        let piece = self.0.read(Content::Data, range, &mut scratch)?;
+        let piece = cells.read(self.content, range, &mut scratch)?;
         sink.write(|out| out.extend_from_slice(&piece));
         Ok(())
     }
@@ -89,6 +119,8 @@ pub struct FileLayout {
     /// Where each part ends.
     ends: Vec<u64>,
     version: u64,
+    /// What errors of reads name if they name no file.
+    path: Option<String>,
     sequence: SequentialDetector,
 }
 
@@ -106,8 +138,16 @@ impl FileLayout {
             ends: ends.ok_or_else(|| Error::limit("the file would have more than 2^64 bytes").at(0))?,
             parts,
             version,
+            path: None,
             sequence: SequentialDetector::default(),
         })
+    }
+
+    /// This file. Errors of its reads that name no file name `path`.
+    #[must_use]
+    pub fn of(self, path: String) -> FileLayout {
+        let path = Some(path);
+        FileLayout { path, ..self }
     }
 
     /// Its length in bytes.
@@ -122,6 +162,13 @@ impl FileLayout {
 
     /// The bytes in `range`, cut at the end of the file. `scratch` may be overwritten to assemble the answer.
     pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
+        self.read_parts(range, scratch).map_err(|error| match &self.path {
+            Some(path) => error.at(0).in_file(path),
+            None => error,
+        })
+    }
+
+    fn read_parts<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
         let len = self.len();
         let range = range.start.min(len)..range.end.min(len);
         let mut sink = Sink::new(scratch, self.sequence.next(&range));

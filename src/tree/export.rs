@@ -1,6 +1,6 @@
 //! Exports of a view, as files and directories of the tree; see [`crate::export`].
 
-use super::node::{File, Node, NodeType, OpenFile, ReadBytes, Stat, clamp};
+use super::node::{File, Node, NodeType, OpenFile, Stat};
 use super::permissions::Origin;
 use super::raster::RasterDirectory;
 use super::view::Shown;
@@ -124,10 +124,7 @@ impl File for ExportFile {
     }
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
-        Ok(Arc::new(OpenExport {
-            layout: self.layout()?,
-            shown: self.shown.clone(),
-        }))
+        Ok(Arc::new(self.layout()?.of(self.shown.display())))
     }
 
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
@@ -156,26 +153,5 @@ impl Stream for ExportStream {
 
     fn done(&self) -> f64 {
         self.stream.done()
-    }
-}
-
-/// An open export, whose errors name the array.
-struct OpenExport {
-    layout: FileLayout,
-    shown: Shown,
-}
-
-impl OpenFile for OpenExport {
-    fn len(&self) -> u64 {
-        self.layout.len()
-    }
-
-    fn version(&self) -> u64 {
-        self.layout.version()
-    }
-
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let range = clamp(self.len(), offset, size);
-        self.shown.placed(self.layout.read(range, scratch))
     }
 }

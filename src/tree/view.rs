@@ -15,16 +15,14 @@ use super::permissions::Origin;
 use super::{npy, ranges};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::sink::Sink;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::{self, field_names};
 use crate::format::datatype::CellValNum;
-use crate::layout::{FileLayout, Source};
+use crate::layout::{CellBytes, FileLayout};
 use crate::lock::lock;
 use crate::view::labels::labelled;
 use crate::view::{DimRange, Role, View};
 use std::ffi::{OsStr, OsString};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -414,44 +412,14 @@ impl File for ColumnFile {
 
     fn open(&self) -> Result<Arc<dyn OpenFile>> {
         let view = self.shown.view()?;
-        let (header, cells, len) = self.parts(&view)?;
-        let part = CellBytes {
-            cells,
-            content: self.content,
-            len,
-            place: self.shown.display(),
-        };
-        Ok(Arc::new(FileLayout::new(
-            view.state(),
-            vec![Box::new(header), Box::new(part)],
-        )?))
+        let (header, cells, _) = self.parts(&view)?;
+        let values = CellBytes::new(cells, self.content)?;
+        let layout = FileLayout::new(view.state(), vec![Box::new(header), Box::new(values)])?;
+        Ok(Arc::new(layout.of(self.shown.display())))
     }
-}
-
-/// One content of a field's cells as a part of a file.
-struct CellBytes {
-    cells: Arc<dyn Cells>,
-    content: Content,
-    len: u64,
-    /// The array, for errors without a file.
-    place: String,
 }
 
 /// Adds the array to an error without a file.
 pub fn place(error: Error, array: &str) -> Error {
     error.at(0).in_file(array)
-}
-
-impl Source for CellBytes {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let mut scratch = Vec::new();
-        let piece = self.cells.read(self.content, range, &mut scratch);
-        let piece = piece.map_err(|e| place(e, &self.place))?;
-        sink.write(|out| out.extend_from_slice(&piece));
-        Ok(())
-    }
 }

@@ -19,20 +19,19 @@ mod tests;
 use super::chunks::{Chunk, Chunks, extents};
 use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
 use crate::array::cache::{CacheKey, Keep};
-use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::sink::Sink;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
-use crate::layout::{FileLayout, Source};
-use crate::lock::{get_or_make, lock};
+use crate::layout::{CellBytes, FileLayout, Source};
+use crate::lock::lock;
 use crate::view::{Role, View};
 use btree::Index;
 use hdf5::{Messages, UNDEFINED_ADDRESS};
 use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 /// The most axes of a data set in libhdf5.
 const MAX_RANK: usize = 32;
@@ -146,24 +145,22 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
         }
     }
     for (index, (storage, start)) in storages.into_iter().zip(&places.data).enumerate() {
-        let values = Values {
-            view: view.clone(),
-            grid: grid.clone(),
-            index,
-            len: storage.bytes,
-        };
+        let (view, grid, len) = (view.clone(), grid.clone(), storage.bytes);
         match storage.chunked {
+            // Opened by the first read: most readers want few variables.
             None => put(
                 *start,
-                Box::new(Contiguous {
-                    values,
-                    cells: OnceLock::new(),
-                }),
+                Box::new(CellBytes::opened_by(len, Content::Data, move || {
+                    grid.variables[index].open(&view)
+                })),
             ),
             Some(chunked) => put(
                 *start,
                 Box::new(InChunks {
-                    values,
+                    view,
+                    grid,
+                    index,
+                    len,
                     chunked,
                     open: Mutex::new(LruCache::new(MAX_OPEN)),
                 }),
@@ -423,42 +420,14 @@ fn describe(variable: &Variable, numbers: &[usize], heap: u64, messages: &mut Me
     }
 }
 
-/// The values of a variable as a part of a file.
-struct Values {
+/// The values of a variable in chunks of one size, in row-major order.
+struct InChunks {
     view: Arc<View>,
     grid: Arc<Grid>,
     /// Index of the variable in the grid.
     index: usize,
-    /// Bytes.
+    /// Bytes of all chunks.
     len: u64,
-}
-
-/// Contiguous values. Opened by the first read: most readers want few variables.
-struct Contiguous {
-    values: Values,
-    cells: OnceLock<Arc<dyn Cells>>,
-}
-
-impl Source for Contiguous {
-    fn len(&self) -> u64 {
-        self.values.len
-    }
-
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let Values {
-            view, grid, index, ..
-        } = &self.values;
-        let cells = get_or_make(&self.cells, || grid.variables[*index].open(view))?;
-        let mut scratch = Vec::new();
-        let piece = cells.read(Content::Data, range, &mut scratch)?;
-        sink.write(|out| out.extend_from_slice(&piece));
-        Ok(())
-    }
-}
-
-/// Values in chunks of one size, in row-major order.
-struct InChunks {
-    values: Values,
     chunked: Chunked,
     /// The chunks read last, by their place in the order: requests of the kernel may be shorter than a chunk.
     open: Mutex<LruCache<u64, Arc<Chunk>>>,
@@ -469,13 +438,10 @@ impl InChunks {
         if let Some(chunk) = lock(&self.open).get(&number) {
             return Ok(chunk.clone());
         }
-        let Values {
-            view, grid, index, ..
-        } = &self.values;
         let chunks = &self.chunked.chunks;
         let chunk = Arc::new(Chunk::open(
-            view,
-            &grid.variables[*index],
+            &self.view,
+            &self.grid.variables[self.index],
             chunks,
             &chunks.numbers(number),
         )?);
@@ -486,7 +452,7 @@ impl InChunks {
 
 impl Source for InChunks {
     fn len(&self) -> u64 {
-        self.values.len
+        self.len
     }
 
     fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
