@@ -9,6 +9,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
+use tiledbfs::Output;
 use tiledbfs::internals::tree::{Node, Options, Tree};
 
 /// Bytes of a piece: one chunk, unless the array says otherwise.
@@ -45,7 +46,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         let workers: Vec<_> = (0..threads.parse::<usize>()?)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut scratch = Vec::new();
+                    let mut out = Output::new();
                     loop {
                         // From the end to the start, which is not sequential, so that nothing is decoded
                         // ahead.
@@ -53,7 +54,8 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
                         let Some(left) = pieces.checked_sub(piece + 1) else {
                             return Ok(());
                         };
-                        open.read(left * PIECE, PIECE as usize, &mut scratch)?;
+                        out.clear();
+                        open.read(left * PIECE..(left + 1) * PIECE, &mut out)?;
                     }
                 })
             })

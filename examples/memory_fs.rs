@@ -13,10 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 use tiledbfs::Result;
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount};
-use tiledbfs::internals::tree::node::clamp;
-use tiledbfs::internals::tree::{
-    Directory, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree,
-};
+use tiledbfs::internals::layout::FileLayout;
+use tiledbfs::internals::tree::{Directory, File, Freshness, Listing, Node, NodeType, Stat, Tree};
 
 struct Folder {
     nodes: HashMap<OsString, Node>,
@@ -73,22 +71,8 @@ impl File for Bytes {
         Freshness::Immutable
     }
 
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
-        Ok(Arc::new(self.clone()))
-    }
-}
-
-impl OpenFile for Bytes {
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let range = clamp(self.0.len() as u64, offset, size);
-        Ok(ReadBytes::Shared(
-            self.0.clone(),
-            range.start as usize..range.end as usize,
-        ))
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        Ok(Arc::new(FileLayout::new(0, vec![Box::new(self.0.clone())])?))
     }
 }
 

@@ -20,7 +20,7 @@ macro_rules! open {
     )*};
 }
 
-open!(array check cursor export filter format layout stats storage tree view);
+open!(array bytes check cursor export filter format layout stats storage tree view);
 #[cfg(feature = "mount")]
 open!(fuse);
 

@@ -93,6 +93,7 @@
 )]
 
 mod array;
+mod bytes;
 mod calendar;
 #[cfg(feature = "tree")]
 mod check;
@@ -130,9 +131,9 @@ pub use array::Array;
 pub use array::cells::Cells;
 pub use array::column::Content;
 pub use array::fragment::{Fragment, Outline};
-pub use array::read_bytes::ReadBytes;
 pub use array::source::{ObjectKind, Source, SourceOptions};
 pub use array::time::TimeRange;
+pub use bytes::{Keep, Output};
 #[cfg(feature = "mount")]
 #[doc(hidden)]
 pub use cli::main;

@@ -2,6 +2,7 @@
 
 use super::arrays::{Design, Dice};
 use std::sync::Arc;
+use tiledbfs::Output;
 use tiledbfs::internals::array::engine::Engine;
 use tiledbfs::internals::export::{Export, Options, tiff, zarr};
 use tiledbfs::internals::layout::FileLayout;
@@ -99,11 +100,10 @@ fn same(
     let length = first.len();
     assert_eq!(second.len(), length, "{export:?}");
     let mut parts = Vec::new();
-    let mut scratch = Vec::new();
     for _ in 0..RANGES {
         let start = dice.random() % (length + 1);
         let end = start + dice.random() % [4, 60, 3000][(dice.random() % 3) as usize];
-        let part = first.read(start..end, &mut scratch).unwrap().to_vec();
+        let part = Output::of(|out| first.read(start..end, out)).unwrap().to_vec();
         parts.push((start..start + part.len() as u64, end, part));
     }
     let ends = match length <= 2 * MOST {
@@ -111,7 +111,9 @@ fn same(
         false => [0..MOST, length - MOST..length],
     };
     for range in ends {
-        let read = second.read(range.clone(), &mut Vec::new()).unwrap().to_vec();
+        let read = Output::of(|out| second.read(range.clone(), out))
+            .unwrap()
+            .to_vec();
         assert_eq!(read.len() as u64, range.end - range.start, "{export:?}");
         for (place, end, part) in &parts {
             assert_eq!(place.end, (*end).min(length).max(place.start), "{export:?}");

@@ -12,6 +12,7 @@
 //! An entry that is made from other entries, such as the text of a document, is loaded with
 //! [`ChunkCache::derive`], whose loader holds nothing.
 
+use crate::bytes::Keep;
 use crate::error::{Error, Result};
 use crate::lock::lock;
 use crate::requester::{is_of_others, wait_on};
@@ -102,16 +103,6 @@ impl Entry for Lengths {
     }
 }
 
-/// How long an entry is useful.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Keep {
-    /// As long as there is room.
-    Staying,
-    /// Until sequential readers have passed it: while it is among the most recent in their share of the
-    /// cache.
-    Passing,
-}
-
 /// An entry of any type, with the bytes that it counts as. Cloning shares it.
 #[derive(Clone)]
 struct Item {
@@ -121,12 +112,16 @@ struct Item {
 
 impl Item {
     fn new<T: Entry>(entry: Arc<T>) -> Item {
-        /// Overhead of an entry, bytes.
-        const OVERHEAD: u64 = 128;
         Item {
-            size: entry.memory().saturating_add(OVERHEAD),
+            size: Item::size(&*entry),
             entry,
         }
+    }
+
+    fn size(entry: &impl Entry) -> u64 {
+        /// Overhead of an entry, bytes.
+        const OVERHEAD: u64 = 128;
+        entry.memory().saturating_add(OVERHEAD)
     }
 
     fn entry<T: Entry>(self) -> Result<Arc<T>> {
@@ -291,6 +286,12 @@ impl ChunkCache {
             )));
         }
         Ok(())
+    }
+
+    /// Whether an entry is no larger than the cache. If it is, it is not kept, and the next such entry is loaded
+    /// only when readers have dropped it.
+    pub fn can_keep(&self, entry: &impl Entry) -> bool {
+        Item::size(entry) <= self.capacity
     }
 
     /// The entry for `key`, if there is one.

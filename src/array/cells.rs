@@ -1,12 +1,10 @@
 //! The cells of one field in order: of a fragment as stored, or of a view as a reader gets them.
 
-use super::cache::Keep;
 use super::column::{Column, Content, OpenColumn};
 use super::field::StoredField;
 use super::field_files::overflow;
 use super::fragment_info::FragmentInfo;
-use super::read_bytes::ReadBytes;
-use super::sink::Sink;
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use crate::lock::get_or_make;
 use std::ops::Range;
@@ -28,17 +26,12 @@ pub trait Cells: Send + Sync {
     /// If what is stored has to be read for it and cannot be.
     fn len(&self, content: Content) -> Result<u64>;
 
-    /// The bytes in `range` of `content`, clipped at its end.
+    /// Appends the bytes in `range` of `content`, clipped at its end.
     ///
     /// # Errors
     ///
     /// If what is stored cannot be read or decoded.
-    fn read<'s>(
-        &self,
-        content: Content,
-        range: Range<u64>,
-        scratch: &'s mut Vec<u8>,
-    ) -> Result<ReadBytes<'s>>;
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()>;
 }
 
 impl dyn Cells + '_ {
@@ -47,9 +40,8 @@ impl dyn Cells + '_ {
     /// # Errors
     ///
     /// `Internal` if there are fewer cells; fails if what is stored cannot be read or decoded.
-    pub fn values<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let size = self.cell_size().unwrap_or(1);
-        self.read_whole(Content::Data, cells, size, scratch)
+    pub fn values(&self, cells: Range<u64>) -> Result<Output> {
+        Output::of(|out| self.append(Content::Data, cells, out))
     }
 
     /// The validity of cells, one byte each: 0 = null.
@@ -57,8 +49,8 @@ impl dyn Cells + '_ {
     /// # Errors
     ///
     /// Those of `values`.
-    pub fn validity<'s>(&self, cells: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        self.read_whole(Content::Validity, cells, 1, scratch)
+    pub fn validity(&self, cells: Range<u64>) -> Result<Output> {
+        Output::of(|out| self.append(Content::Validity, cells, out))
     }
 
     /// The start of each of some var-sized cells in the bytes of values, and the end of the last.
@@ -67,10 +59,14 @@ impl dyn Cells + '_ {
     ///
     /// Those of `values`.
     pub fn starts(&self, cells: Range<u64>) -> Result<Vec<u64>> {
-        let mut scratch = Vec::new();
-        let entries = cells.start..cells.end + 1;
-        let bytes = self.read_whole(Content::Offsets, entries, 8, &mut scratch)?;
-        let entries = bytes.as_chunks::<8>().0.iter();
+        self.starts_kept(cells, None)
+    }
+
+    /// [`starts`](Self::starts), whose chunks are cached as `keep` says: see [`Output::keep`].
+    pub(crate) fn starts_kept(&self, cells: Range<u64>, keep: Option<Keep>) -> Result<Vec<u64>> {
+        let mut out = Output::keeping(keep);
+        self.append(Content::Offsets, cells.start..cells.end + 1, &mut out)?;
+        let entries = out.as_chunks::<8>().0.iter();
         Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
     }
 
@@ -88,42 +84,43 @@ impl dyn Cells + '_ {
     /// Those of `values`.
     pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut starts = self.starts(cells)?;
-        let values = self.between(&starts)?;
+        let values = Output::of(|out| self.between(&starts, out))?;
         if let Some(&first) = starts.first() {
             starts.iter_mut().for_each(|start| *start -= first);
         }
-        Ok((starts, values))
+        Ok((starts, values.into()))
     }
 
-    /// The values of var-sized cells, concatenated, given what [`starts`](Self::starts) returned for them.
-    pub(crate) fn between(&self, starts: &[u64]) -> Result<Vec<u8>> {
+    /// Appends the values of var-sized cells to `out`, given what [`starts`](Self::starts) returned for them.
+    pub(crate) fn between(&self, starts: &[u64], out: &mut Output) -> Result<()> {
         let (Some(&first), Some(&end)) = (starts.first(), starts.last()) else {
             return Err(Error::internal("cells without a start"));
         };
-        let mut scratch = Vec::new();
-        Ok(self
-            .read_whole(Content::Data, first..end, 1, &mut scratch)?
-            .to_vec())
+        self.append_bytes(Content::Data, first..end, out)
     }
 
-    /// Entries of `size` bytes each; an error if there are fewer.
-    fn read_whole<'s>(
-        &self,
-        content: Content,
-        entries: Range<u64>,
-        size: u64,
-        scratch: &'s mut Vec<u8>,
-    ) -> Result<ReadBytes<'s>> {
-        let bytes = bytes_of(&entries, size)?;
+    /// Appends entries of `content` to `out`: fixed-size values, offsets, or validity bytes. An error if there
+    /// are fewer.
+    pub(crate) fn append(&self, content: Content, entries: Range<u64>, out: &mut Output) -> Result<()> {
+        let size = match content {
+            Content::Data => self.cell_size().unwrap_or(1),
+            Content::Offsets => 8,
+            Content::Validity => 1,
+        };
+        self.append_bytes(content, bytes_of(&entries, size)?, out)
+    }
+
+    /// Appends the bytes in `bytes` of `content` to `out`; an error if there are fewer.
+    pub(crate) fn append_bytes(&self, content: Content, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         let wanted = bytes.end - bytes.start;
-        let piece = self.read(content, bytes, scratch)?;
-        if piece.len() as u64 != wanted {
-            return Err(Error::internal(format!(
-                "read {} bytes of {content:?}, expected {wanted}",
-                piece.len()
-            )));
+        let before = out.len();
+        self.read(content, bytes, out)?;
+        match (out.len() - before) as u64 {
+            found if found == wanted => Ok(()),
+            found => Err(Error::internal(format!(
+                "read {found} bytes of {content:?}, expected {wanted}"
+            ))),
         }
-        Ok(piece)
     }
 }
 
@@ -171,36 +168,6 @@ impl FragmentCells {
         }
     }
 
-    /// Appends the values of fixed-size cells, or their validity, to `out`.
-    pub fn append(&self, content: Content, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let size = match content {
-            Content::Data => self.cell_size().unwrap_or(1),
-            Content::Offsets | Content::Validity => 1,
-        };
-        let bytes = bytes_of(&cells, size)?;
-        let open = self.opened(content)?;
-        if bytes.end > open.len() {
-            let message = format!(
-                "{content:?} wanted up to byte {}, but it ends at byte {}",
-                bytes.end,
-                open.len()
-            );
-            return Err(Error::internal(message));
-        }
-        let mut sink = Sink::behind(out, self.keep(open, content, &bytes));
-        open.append(bytes, &mut sink)?;
-        sink.append();
-        Ok(())
-    }
-
-    fn keep(&self, open: &OpenColumn, content: Content, bytes: &Range<u64>) -> Keep {
-        // With very many fragments read in turns, a chunk is needed again later, so it must not pass.
-        match self.column.holds() && self.stays != Some(content) {
-            true => open.keep(bytes),
-            false => Keep::Staying,
-        }
-    }
-
     /// The field.
     pub fn field(&self) -> &StoredField {
         self.column.field()
@@ -230,16 +197,13 @@ impl Cells for FragmentCells {
         self.column.len(content, None)
     }
 
-    fn read<'s>(
-        &self,
-        content: Content,
-        range: Range<u64>,
-        scratch: &'s mut Vec<u8>,
-    ) -> Result<ReadBytes<'s>> {
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
         let open = self.opened(content)?;
         let range = range.start.min(open.len())..range.end.min(open.len());
-        let mut sink = Sink::new(scratch, self.keep(open, content, &range));
-        open.append(range, &mut sink)?;
-        Ok(sink.finish())
+        // With very many fragments read in turns, a chunk is needed again later, so it must not pass.
+        match self.column.holds() && self.stays != Some(content) {
+            true => open.read(range, out),
+            false => out.kept(Keep::Staying, |out| open.read(range, out)),
+        }
     }
 }

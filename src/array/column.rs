@@ -1,14 +1,13 @@
 //! A field of a fragment as seekable sequences of bytes (values, offsets, validity) of all tiles or of one.
 
-use super::cache::Keep;
 use super::field::StoredField;
 use super::field_files::{FieldFiles, Tile, missing, overflow};
 use super::fragment_info::{FragmentInfo, incomplete};
 use super::reopened::Reopened;
 use super::sequential::SequentialDetector;
-use super::sink::Sink;
 use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList, TileListKey};
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::name::Part;
@@ -251,12 +250,31 @@ pub struct OpenColumn {
     sequence: SequentialDetector,
 }
 
-impl OpenColumn {
-    /// Its length in bytes.
-    pub fn len(&self) -> u64 {
+impl Bytes for OpenColumn {
+    fn len(&self) -> u64 {
         self.len
     }
 
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        if range.end > self.len {
+            let message = format!("byte {} wanted, but it ends at byte {}", range.end, self.len);
+            return Err(self.place(Error::truncated(message).at(self.len)));
+        }
+        let before = out.len();
+        let keep = out.keep.unwrap_or_else(|| self.sequence.next(&range));
+        let read = out.kept(keep, |out| self.read_into(range.clone(), out));
+        read.map_err(|e| self.place(e))?;
+        let found = (out.len() - before) as u64;
+        match found == range.end - range.start {
+            true => Ok(()),
+            false => Err(self.place(Error::internal(format!(
+                "read {found} bytes of a column, expected {range:?}"
+            )))),
+        }
+    }
+}
+
+impl OpenColumn {
     /// A hash that differs between states of its files.
     pub fn version(&self) -> u64 {
         [&self.files.fixed, &self.files.var, &self.files.validity]
@@ -265,36 +283,18 @@ impl OpenColumn {
             .fold(0, |version: u64, part| version.rotate_left(1) ^ part.object)
     }
 
-    /// How the chunks of a read of `range` are cached, given the reads before it.
-    pub(super) fn keep(&self, range: &Range<u64>) -> Keep {
-        self.sequence.next(range)
-    }
-
-    /// Appends the bytes in `range`, which must not reach beyond the end.
-    pub fn append(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let before = sink.len();
-        self.read_into(range.clone(), sink).map_err(|e| self.place(e))?;
-        let found = (sink.len() - before) as u64;
-        match found == range.end - range.start {
-            true => Ok(()),
-            false => Err(self.place(Error::internal(format!(
-                "read {found} bytes of a column, expected {range:?}"
-            )))),
-        }
-    }
-
     /// Appends the start of each of `cells` of tile `tile` in the values of all tiles, and the end of the
     /// last. Only for a column opened whole for its offsets. Decodes no other tile.
-    pub fn starts(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
+    pub fn starts(&self, tile: u64, cells: Range<u64>, keep: Option<Keep>, out: &mut Vec<u64>) -> Result<()> {
         self.starts_in(tile, cells, keep, out).map_err(|e| self.place(e))
     }
 
-    fn starts_in(&self, tile: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u64>) -> Result<()> {
+    fn starts_in(&self, tile: u64, cells: Range<u64>, keep: Option<Keep>, out: &mut Vec<u64>) -> Result<()> {
         let tile_cells = self.column.info.geometry.cells_of(tile);
         let last = (cells.end + 1).min(tile_cells);
         let before = out.len();
-        let mut bytes = Vec::new();
-        self.read_offsets_tile(tile, cells.start..last, keep, &mut bytes)?;
+        let mut bytes = Output::keeping(keep);
+        self.read_offsets_tile(tile, cells.start..last, &mut bytes)?;
         let entries = bytes.as_chunks::<8>().0.iter();
         out.extend(entries.map(|bytes| u64::from_le_bytes(*bytes)));
         if last == cells.end {
@@ -321,19 +321,19 @@ impl OpenColumn {
         ))
     }
 
-    fn read_into(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read_into(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
         match (self.content, self.column.field.cell_size()) {
-            (Content::Data, Some(size)) => self.by_tile(range, size, |tile, bytes| {
-                self.files.read_fixed(tile, bytes, sink)
-            }),
-            (Content::Data, None) => self.read_var(range, sink),
-            (Content::Offsets, _) => self.read_offsets(range, sink),
-            (Content::Validity, _) => self.by_tile(range, 1, |tile, cells| {
-                self.files.read_validity(tile, cells, sink)
-            }),
+            (Content::Data, Some(size)) => {
+                self.by_tile(range, size, |tile, bytes| self.files.read_fixed(tile, bytes, out))
+            }
+            (Content::Data, None) => self.read_var(range, out),
+            (Content::Offsets, _) => self.read_offsets(range, out),
+            (Content::Validity, _) => {
+                self.by_tile(range, 1, |tile, cells| self.files.read_validity(tile, cells, out))
+            }
         }
     }
 
@@ -367,9 +367,9 @@ impl OpenColumn {
         Ok(())
     }
 
-    fn read_var(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read_var(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         if let Some(number) = self.tile {
-            return self.files.read_var(&self.tile_of(number)?, range, sink);
+            return self.files.read_var(&self.tile_of(number)?, range, out);
         }
         let (sums, list) = self.var_sizes()?;
         let mut position = range.start;
@@ -384,7 +384,7 @@ impl OpenColumn {
                 var_size,
                 embedded: self.files.embeds(number)?,
             };
-            self.files.read_var(&tile, position - start..end - start, sink)?;
+            self.files.read_var(&tile, position - start..end - start, out)?;
             position = end;
         }
         Ok(())
@@ -404,7 +404,7 @@ impl OpenColumn {
         known.ok_or_else(missing)
     }
 
-    fn read_offsets(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read_offsets(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let cell_num = self.column.info.geometry.cell_num;
         let (sums, _) = self.var_sizes()?;
         // Reads whole entries, then cuts the first and the last one.
@@ -416,34 +416,29 @@ impl OpenColumn {
         } else {
             entries.end.min(cell_num)
         };
-        let keep = sink.keep;
-        sink.write(|out| {
-            let start = out.len();
-            if entries.start < last {
-                // One entry per cell.
-                self.by_tile(entries.start..last, 1, |tile, cells| {
-                    self.read_offsets_tile(tile, cells, keep, out)
-                })?;
-            }
-            if last < entries.end {
-                out.extend_from_slice(&sums.total().to_le_bytes());
-            }
-            out.drain(start..start + skip);
-            out.truncate(start + wanted);
-            Ok(())
-        })
+        let start = out.len();
+        if entries.start < last {
+            // One entry per cell.
+            self.by_tile(entries.start..last, 1, |tile, cells| {
+                self.read_offsets_tile(tile, cells, out)
+            })?;
+        }
+        if last < entries.end {
+            out.append(&sums.total().to_le_bytes());
+        }
+        out.cut(start, skip, wanted)
     }
 
     /// Appends the starts of some cells of a tile: within the tile if only that is open, else within the
     /// column.
-    fn read_offsets_tile(&self, number: u64, cells: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
+    fn read_offsets_tile(&self, number: u64, cells: Range<u64>, out: &mut Output) -> Result<()> {
         let (sums, list) = self.var_sizes()?;
         let tile = self.tile_of(number)?;
         let base = match self.tile {
             Some(_) => 0,
             None => sums.before(list, self.column.tile_num(), number)?,
         };
-        let read = self.files.read_offsets(&tile, cells, base, keep, out);
+        let read = self.files.read_offsets(&tile, cells, base, out);
         read.map_err(|e| {
             let part = self.files.fixed.as_ref();
             match part.and_then(|part| part.start(number).ok()) {

@@ -1,12 +1,11 @@
 //! The open files of a field of a fragment, and the tiles in them.
 
-use super::cache::Keep;
 use super::field::{Role, StoredField};
 use super::fragment_info::FragmentInfo;
 use super::geometry::Geometry;
-use super::sink::Sink;
 use super::tile_file::TileFile;
 use super::tile_list::TileList;
+use crate::bytes::{Keep, Output};
 use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -118,58 +117,53 @@ impl FieldFiles {
         }
     }
 
-    /// Puts bytes of tile `tile` into `sink`: values of fixed-size cells, or stored offsets.
-    pub fn read_fixed(&self, tile: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    /// Puts bytes of tile `tile` into `out`: values of fixed-size cells, or stored offsets.
+    pub fn read_fixed(&self, tile: u64, range: Range<u64>, out: &mut Output) -> Result<()> {
         let part = opened(&self.fixed)?;
         let cells = self.geometry.cells_of(tile);
         let size = cells.checked_mul(self.cell_size).ok_or_else(overflow)?;
         match self.zipped {
-            None => part.read(tile, size, range, sink),
-            Some(zipped) => read_zipped(part, zipped, tile, size, self.cell_size, range, sink),
+            None => part.read(tile, size, range, out),
+            Some(zipped) => read_zipped(part, zipped, tile, size, self.cell_size, range, out),
         }
     }
 
-    /// Puts the bytes in `range` of the values of var-sized cells into `sink`.
-    pub fn read_var(&self, tile: &Tile, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    /// Puts the bytes in `range` of the values of var-sized cells into `out`.
+    pub fn read_var(&self, tile: &Tile, range: Range<u64>, out: &mut Output) -> Result<()> {
         let part = self.values(tile.embedded).ok_or_else(missing)?;
-        part.read(tile.number, tile.var_size, range, sink)
+        part.read(tile.number, tile.var_size, range, out)
     }
 
-    /// Puts the validity of some cells of tile `tile` into `sink`.
-    pub fn read_validity(&self, tile: u64, cells: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    /// Puts the validity of some cells of tile `tile` into `out`.
+    pub fn read_validity(&self, tile: u64, cells: Range<u64>, out: &mut Output) -> Result<()> {
         let size = self.geometry.cells_of(tile);
-        opened(&self.validity)?.read(tile, size, cells, sink)
+        opened(&self.validity)?.read(tile, size, cells, out)
     }
 
     /// Appends the offsets of some var-sized cells plus `base`, little-endian u64. `Corrupt` if the first
     /// offset of the tile is not 0, or if offsets descend or exceed the values.
-    pub fn read_offsets(
-        &self,
-        tile: &Tile,
-        cells: Range<u64>,
-        base: u64,
-        keep: Keep,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    pub fn read_offsets(&self, tile: &Tile, cells: Range<u64>, base: u64, out: &mut Output) -> Result<()> {
         let bytes = 8 * cells.start..8 * cells.end;
         let start = out.len();
         if tile.embedded && tile.cells > 0 {
             let values = opened(&self.embedding)?;
+            let keep = out.keep.unwrap_or(Keep::Staying);
             match values.embedded_offsets(tile.number, tile.var_size, tile.cells, keep)? {
                 Some(offsets) => {
                     let wanted = bytes.start as usize..bytes.end as usize;
                     let missing = || Error::internal("the tile has fewer offsets than cells");
-                    out.extend_from_slice(offsets.get(wanted).ok_or_else(missing)?);
+                    out.append(offsets.get(wanted).ok_or_else(missing)?);
                 }
-                None => out.resize(start + (bytes.end - bytes.start) as usize, 0),
+                None => out.write(|out| out.resize(start + (bytes.end - bytes.start) as usize, 0)),
             }
         } else {
-            let mut sink = Sink::behind(out, keep);
-            self.read_fixed(tile.number, bytes, &mut sink)?;
-            sink.append();
+            self.read_fixed(tile.number, bytes, out)?;
         }
-        let entries = out[start..].as_chunks_mut().0;
-        check_offsets(entries, cells.start, tile.var_size, base).map_err(|e| {
+        let check = |out: &mut Vec<u8>| {
+            let entries = out[start..].as_chunks_mut().0;
+            check_offsets(entries, cells.start, tile.var_size, base)
+        };
+        out.write(check).map_err(|e| {
             let path = self.fixed.as_ref().map_or("", |part| part.blob.display());
             e.in_part(format_args!("tile {}", tile.number)).in_file(path)
         })
@@ -215,27 +209,26 @@ fn read_zipped(
     column: u64,
     cell_size: u64,
     range: Range<u64>,
-    sink: &mut Sink<'_>,
+    out: &mut Output,
 ) -> Result<()> {
     let size = column.checked_mul(zipped.dimensions).ok_or_else(overflow)?;
     if zipped.split {
         let start = zipped.dimension * column;
-        return part.read(tile, size, start + range.start..start + range.end, sink);
+        return part.read(tile, size, start + range.start..start + range.end, out);
     }
     let tuple = cell_size * zipped.dimensions;
     let first = range.start / cell_size;
     let last = range.end.div_ceil(cell_size);
-    let mut scratch = Vec::new();
-    let mut tuples = Sink::new(&mut scratch, sink.keep);
+    let mut tuples = Output::new();
+    tuples.keep = out.keep;
     part.read(tile, size, first * tuple..last * tuple, &mut tuples)?;
-    let tuples = tuples.finish();
     let skip = (range.start - first * cell_size) as usize;
     let from = (zipped.dimension * cell_size) as usize;
     let values = tuples
         .chunks_exact(tuple as usize)
         .flat_map(|t| &t[from..from + cell_size as usize]);
     let wanted = values.skip(skip).take((range.end - range.start) as usize);
-    sink.write(|out| out.extend(wanted));
+    out.write(|out| out.extend(wanted));
     Ok(())
 }
 

@@ -1,11 +1,10 @@
 //! Bodies of generic tiles, read by ranges: each chunk is decoded on demand, through the cache.
 
-use super::cache::Keep;
 use super::engine::Engine;
 use super::geometry::Geometry;
 use super::reopened::Reopened;
-use super::sink::Sink;
 use super::tile_file::{FETCHED_WHOLE, TileFile};
+use crate::bytes::{Keep, Output};
 use crate::error::{Error, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
@@ -107,9 +106,9 @@ impl Body for GenericBody {
 
     fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let (file, size) = self.opened()?;
-        let mut sink = Sink::behind(out, Keep::Staying);
-        file.read(0, *size, range, &mut sink)?;
-        sink.append();
+        let mut read = Output::keeping(Keep::Staying);
+        file.read(0, *size, range, &mut read)?;
+        out.extend_from_slice(&read);
         Ok(())
     }
 }

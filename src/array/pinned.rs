@@ -2,9 +2,11 @@
 //! made again.
 
 use super::cache::ChunkCache;
+use crate::bytes::{Bytes, Output};
 use crate::error::Result;
 use crate::lock::lock;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 
 /// Pinned bytes. They count against the cache's capacity.
@@ -28,7 +30,7 @@ impl AllPinned {
         if all.len().is_power_of_two() {
             all.retain(|_, pinned| pinned.strong_count() > 0);
         }
-        cache.reserve(bytes.len() as u64)?;
+        cache.reserve(bytes.len())?;
         let pinned = Arc::new(Pinned {
             cache: cache.clone(),
             bytes,
@@ -38,15 +40,18 @@ impl AllPinned {
     }
 }
 
-impl Pinned {
-    /// The bytes.
-    pub fn bytes(&self) -> &Arc<Vec<u8>> {
-        &self.bytes
+impl Bytes for Arc<Pinned> {
+    fn len(&self) -> u64 {
+        self.bytes.len()
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        self.bytes.read(range, out)
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.cache.release(self.bytes.len() as u64);
+        self.cache.release(self.bytes.len());
     }
 }

@@ -1,6 +1,6 @@
 //! Tells sequential reads from random access.
 
-use super::cache::Keep;
+use crate::bytes::Keep;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,10 +1,10 @@
 //! A file of filtered tiles, read chunk by chunk through the cache.
 
-use super::cache::{CacheKey, Entry, Keep};
+use super::cache::{CacheKey, Entry};
 use super::engine::Engine;
 use super::geometry::Geometry;
-use super::sink::Sink;
 use super::tile_list::TileList;
+use crate::bytes::{Keep, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::TileCodec;
 use crate::filter::chunk::{self, ChunkIndex, ChunkPosition};
@@ -233,8 +233,8 @@ impl TileFile {
         })
     }
 
-    /// Puts the bytes in `range` of the unfiltered tile `tile` of `size` bytes into `sink`, in order.
-    pub fn read(&self, tile: u64, size: u64, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    /// Puts the bytes in `range` of the unfiltered tile `tile` of `size` bytes into `out`, in order.
+    pub fn read(&self, tile: u64, size: u64, range: Range<u64>, out: &mut Output) -> Result<()> {
         if range.is_empty() {
             return Ok(());
         }
@@ -266,11 +266,16 @@ impl TileFile {
                         .in_part(format_args!("chunk {number}")),
                     ));
                 }
-                sink.copy(&*self.blob, start, within.len())
+                out.fill(within.len(), |room| self.blob.read_at(start, room))
                     .map_err(|e| self.place(tile, e))?;
             } else {
-                let chunk = self.chunk(tile, &index, number, sink.keep)?;
-                sink.shared(chunk.data.clone(), within)?;
+                let keep = out.keep.unwrap_or(Keep::Staying);
+                let chunk = self.chunk(tile, &index, number, keep)?;
+                match self.engine.cache.can_keep(&*chunk) {
+                    true => out.share(chunk.data.clone(), within)?,
+                    // The next such chunk is not loaded while somebody holds this one.
+                    false => out.append(&chunk.data[within]),
+                }
             }
             position = end;
         }

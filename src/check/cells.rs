@@ -3,6 +3,7 @@
 use super::files::Files;
 use super::{Kind, Problem};
 use crate::array::field_files::Tile;
+use crate::bytes::{Keep, Output};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -17,23 +18,38 @@ const BYTES: u64 = 4 << 20;
 const LONGEST: u64 = 64 << 20;
 
 /// Consecutive cells of a tile.
-#[derive(Default)]
 pub(super) struct CellRun {
     /// Index of the first cell within the tile.
     pub first: u64,
     /// Number of cells.
     pub count: usize,
     /// The values, one after the other. Empty if the cells are too long.
-    pub data: Vec<u8>,
+    pub data: Output,
     /// For var-sized cells, the offset of each in `data` and the end of the last. Empty for fixed-size cells.
     pub starts: Vec<usize>,
     /// One validity byte for each cell. Empty if the field is not nullable.
-    pub validity: Vec<u8>,
+    pub validity: Output,
     /// Whether the cells are longer than `LONGEST`, so that their values were not kept.
     pub too_long: bool,
     /// Bytes of values, offsets and validity that were decoded.
     pub bytes: u64,
-    raw: Vec<u8>,
+    raw: Output,
+}
+
+impl Default for CellRun {
+    /// No cells. Each chunk is read once.
+    fn default() -> CellRun {
+        CellRun {
+            first: 0,
+            count: 0,
+            data: Output::keeping(Keep::Passing),
+            starts: Vec::new(),
+            validity: Output::keeping(Keep::Passing),
+            too_long: false,
+            bytes: 0,
+            raw: Output::keeping(Keep::Passing),
+        }
+    }
 }
 
 impl CellRun {
@@ -122,7 +138,7 @@ impl CellRun {
     fn drain(
         &mut self,
         range: Range<u64>,
-        read: impl Fn(Range<u64>, &mut Vec<u8>) -> Result<()>,
+        read: impl Fn(Range<u64>, &mut Output) -> Result<()>,
     ) -> Result<()> {
         let mut position = range.start;
         while position < range.end {

@@ -1,14 +1,13 @@
 //! Checks the lengths of a field's files and the chunks of its tiles, and reads its cells.
 
 use super::{Checker, Kind, Problem};
-use crate::array::cache::Keep;
 use crate::array::column::Column;
 use crate::array::field::{Role, StoredField};
 use crate::array::field_files::{FieldFiles, Tile};
 use crate::array::fragment_info::FragmentInfo;
-use crate::array::sink::Sink;
 use crate::array::tile_file::TileFile;
 use crate::array::tile_list::TileListKey;
+use crate::bytes::Output;
 use crate::error::{Error, Result};
 use crate::format::name::Part;
 use std::ops::Range;
@@ -184,24 +183,27 @@ impl Files {
     }
 
     /// Reads the bytes in `range` of the fixed-size values of a tile.
-    pub(super) fn read_fixed(&self, tile: &Tile, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        collect(out, |sink| self.files.read_fixed(tile.number, range, sink))
+    pub(super) fn read_fixed(&self, tile: &Tile, range: Range<u64>, out: &mut Output) -> Result<()> {
+        out.clear();
+        self.files.read_fixed(tile.number, range, out)
     }
 
     /// Reads the bytes in `range` of the var data of a tile.
-    pub(super) fn read_var(&self, tile: &Tile, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        collect(out, |sink| self.files.read_var(tile, range, sink))
+    pub(super) fn read_var(&self, tile: &Tile, range: Range<u64>, out: &mut Output) -> Result<()> {
+        out.clear();
+        self.files.read_var(tile, range, out)
     }
 
     /// Reads the validity bytes of the `cells` of a tile.
-    pub(super) fn read_validity(&self, tile: &Tile, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        collect(out, |sink| self.files.read_validity(tile.number, cells, sink))
+    pub(super) fn read_validity(&self, tile: &Tile, cells: Range<u64>, out: &mut Output) -> Result<()> {
+        out.clear();
+        self.files.read_validity(tile.number, cells, out)
     }
 
     /// Reads the offsets of the `cells` of a tile in its var data, as little-endian u64.
-    pub(super) fn read_offsets(&self, tile: &Tile, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn read_offsets(&self, tile: &Tile, cells: Range<u64>, out: &mut Output) -> Result<()> {
         out.clear();
-        self.files.read_offsets(tile, cells, 0, Keep::Passing, out)
+        self.files.read_offsets(tile, cells, 0, out)
     }
 }
 
@@ -217,11 +219,4 @@ fn check_part(part: &TileFile, tile: u64, size: u64) -> Result<u64> {
     }
     part.index(tile, size)?;
     Ok(extent.end - extent.start)
-}
-
-fn collect(out: &mut Vec<u8>, read: impl FnOnce(&mut Sink<'_>) -> Result<()>) -> Result<()> {
-    let mut sink = Sink::new(out, Keep::Passing);
-    read(&mut sink)?;
-    sink.append();
-    Ok(())
 }

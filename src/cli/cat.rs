@@ -4,6 +4,7 @@ use super::logging::{self, VerboseArgs};
 use super::output::{Stdout, Stop, stdout};
 use super::paths::{failed, visit};
 use super::{Failure, TreeArgs};
+use crate::bytes::Output;
 use crate::error::Error;
 use crate::tree::node::next_piece;
 use crate::tree::{File as TreeFile, Node};
@@ -55,9 +56,9 @@ fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut Stdout) -> Result<(),
         return Ok(());
     }
     let open = file.open().map_err(fail)?;
-    let mut scratch = Vec::new();
-    let mut offset = 0;
-    while let Some(piece) = next_piece(&*open, offset, &mut scratch).map_err(fail)? {
+    let (mut offset, mut piece) = (0, Output::new());
+    while offset < open.len() {
+        next_piece(&open, offset, &mut piece).map_err(fail)?;
         out.write_all(&piece)?;
         offset += piece.len() as u64;
     }

@@ -9,8 +9,10 @@ use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
 use crate::array::time::now;
+use crate::bytes::Output;
+use crate::layout::FileLayout;
 use crate::layout::Stream;
-use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, OpenFile};
+use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY};
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, ProgressBar};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -350,7 +352,7 @@ impl Copier<'_> {
         self.bar.set_message(show_path(Path::new(path)));
         let filled = match (stream, open) {
             (Some(stream), _) => self.copy_stream(stream, &out, target, path),
-            (None, Some(open)) => self.copy_bytes(&*open, &out, target, path).map(|()| open.len()),
+            (None, Some(open)) => self.copy_bytes(&open, &out, target, path).map(|()| open.len()),
             (None, None) => Ok(0),
         };
         match filled {
@@ -397,20 +399,20 @@ impl Copier<'_> {
     }
 
     /// Copies all bytes with several threads.
-    fn copy_bytes(&self, open: &dyn OpenFile, out: &File, target: &Path, path: &OsStr) -> Result<(), Stop> {
+    fn copy_bytes(&self, open: &FileLayout, out: &File, target: &Path, path: &OsStr) -> Result<(), Stop> {
         let len = open.len();
         let next = AtomicU64::new(0);
         // Of several failures, the first in the file is reported.
         let stopped: Mutex<Option<(u64, Stop)>> = Mutex::default();
         let stop = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
         let one = || {
-            let mut scratch = Vec::new();
+            let mut piece = Output::new();
             loop {
                 let offset = next.fetch_add(PIECE_SIZE, Ordering::Relaxed);
                 if offset >= len || stop().is_some() {
                     return;
                 }
-                let copied = self.copy_piece(open, out, target, path, offset, &mut scratch);
+                let copied = self.copy_piece(open, out, target, path, offset, &mut piece);
                 if let Err(reason) = copied {
                     let mut stop = stop();
                     if stop.as_ref().is_none_or(|(first, _)| offset < *first) {
@@ -434,28 +436,22 @@ impl Copier<'_> {
 
     fn copy_piece(
         &self,
-        open: &dyn OpenFile,
+        open: &FileLayout,
         out: &File,
         target: &Path,
         path: &OsStr,
         offset: u64,
-        scratch: &mut Vec<u8>,
+        piece: &mut Output,
     ) -> Result<(), Stop> {
         if self.interrupted.load(Ordering::Relaxed) {
             return Err(Stop::Closed);
         }
-        let wanted = PIECE_SIZE.min(open.len() - offset);
-        let size = wanted as usize;
-        let bytes = open
-            .read(offset, size, scratch)
+        piece.clear();
+        open.read(offset..offset.saturating_add(PIECE_SIZE), piece)
             .map_err(|error| failed(path, error))?;
-        if bytes.len() != size {
-            let what = format!("read {} bytes at byte {offset}, expected {size}", bytes.len());
-            return Err(failed(path, what).into());
-        }
-        out.write_all_at(&bytes, offset)
+        out.write_all_at(piece, offset)
             .map_err(|error| cannot_write(target, error))?;
-        self.bar.inc(wanted);
+        self.bar.inc(piece.len() as u64);
         Ok(())
     }
 }

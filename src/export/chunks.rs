@@ -8,11 +8,9 @@ use super::grid::{Variable, VariableKind};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::geometry::integer;
-use crate::array::read_bytes::ReadBytes;
-use crate::array::sink::Sink;
+use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
 use crate::format::schema::Schema;
-use crate::layout::Source;
 use crate::view::View;
 use std::ops::Range;
 use std::sync::Arc;
@@ -211,17 +209,14 @@ impl Chunk {
     }
 }
 
-impl Source for Chunk {
+impl Bytes for Chunk {
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let mut scratch = Vec::new();
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         if self.sides == self.part {
-            let bytes = self.cells.read(Content::Data, range, &mut scratch)?;
-            sink.write(|out| out.extend_from_slice(&bytes));
-            return Ok(());
+            return self.cells.read(Content::Data, range, out);
         }
         // The sides differ from the part, so there is one.
         let last = self.sides.len() - 1;
@@ -241,12 +236,13 @@ impl Source for Chunk {
         }
         // Nothing is read where all is padding.
         let first = all.as_ref().map_or(0, |all| all.start);
-        let found = match &all {
-            Some(all) => self.cells.read(Content::Data, all.clone(), &mut scratch)?,
-            None => ReadBytes::Scratch(&[]),
-        };
+        let mut found = Output::new();
+        found.keep = out.keep;
+        if let Some(all) = &all {
+            self.cells.read(Content::Data, all.clone(), &mut found)?;
+        }
         let padding = |place: u64| self.fill[(place % self.cell) as usize];
-        sink.write(|out| {
+        out.write(|out| {
             for (within, own) in rows {
                 let mut padded = within;
                 if let Some(own) = own {

@@ -27,8 +27,9 @@ pub use naming::Naming;
 
 use super::encoded_names;
 use super::metadata::Metadata;
-use crate::array::cache::{CacheKey, Entry, Keep};
+use crate::array::cache::{CacheKey, Entry};
 use crate::array::cells::Cells;
+use crate::bytes::Keep;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range as Bounds;

@@ -18,8 +18,9 @@ mod rules;
 mod tests;
 
 use super::grid::{Attributes, Value};
-use crate::array::cache::{CacheKey, Entry, Keep};
+use crate::array::cache::{CacheKey, Entry};
 use crate::array::generic_body::GenericFile;
+use crate::bytes::Keep;
 use crate::error::{Error, Result};
 use crate::format::body::Body;
 use crate::format::datatype::{Datatype, Kind};

@@ -15,7 +15,8 @@ mod tests;
 pub mod tiff;
 pub mod zarr;
 
-use crate::array::cache::{CacheKey, Entry, Keep};
+use crate::array::cache::{CacheKey, Entry};
+use crate::bytes::Keep;
 use crate::error::Result;
 use crate::layout::{FileLayout, Stream};
 use crate::names;

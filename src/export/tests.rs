@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::array::Array;
+use crate::bytes::Output;
 use crate::error::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -50,15 +51,14 @@ fn try_check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut 
     for _ in 0..12 {
         let start = numbers.below(len + 1);
         let end = start + numbers.below(20_000);
-        let part = file.read(start..end, &mut Vec::new())?.to_vec();
+        let part = Output::of(|out| file.read(start..end, out))?.to_vec();
         parts.push((start as usize, part));
     }
     let mut whole = Vec::new();
     let file = layout()?;
     while (whole.len() as u64) < len {
         let at = whole.len() as u64;
-        let mut scratch = Vec::new();
-        let part = file.read(at..at + 50_000, &mut scratch)?;
+        let part = Output::of(|out| file.read(at..at + 50_000, out))?;
         assert_eq!(part.len() as u64, (len - at).min(50_000), "{what}");
         whole.extend_from_slice(&part);
     }

@@ -33,11 +33,11 @@
 
 use super::{Names, encoded_names, grid, names_of};
 use crate::array::column::Content;
-use crate::array::sink::Sink;
+use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Kind};
 use crate::format::scalar::Scalar;
-use crate::layout::{CellBytes, FileLayout, Source};
+use crate::layout::{CellBytes, FileLayout};
 use crate::names;
 use crate::view::{Field, Role, View};
 use std::ops::Range;
@@ -108,7 +108,10 @@ pub fn layout(view: &Arc<View>, field: usize) -> Result<FileLayout> {
         ..image
     };
     let mut parts = image.head();
-    parts.push(Box::new(CellBytes::new(grid::stored(view, field)?, Content::Data)?));
+    parts.push(Box::new(CellBytes::new(
+        grid::stored(view, field)?,
+        Content::Data,
+    )?));
     FileLayout::new(view.state(), parts)
 }
 
@@ -311,7 +314,7 @@ impl Image {
     }
 
     /// Everything before the values: header, directory, and the tables that do not fit into entries.
-    fn head(&self) -> Vec<Box<dyn Source>> {
+    fn head(&self) -> Vec<Box<dyn Bytes>> {
         let data = self.planes().saturating_mul(self.plane());
         let (parts, start) = self.head_as(false);
         match start.saturating_add(data) < 1 << 32 {
@@ -321,7 +324,7 @@ impl Image {
     }
 
     /// [`Image::head`] of a BigTIFF or a classic TIFF, and the offset of the values.
-    fn head_as(&self, big: bool) -> (Vec<Box<dyn Source>>, u64) {
+    fn head_as(&self, big: bool) -> (Vec<Box<dyn Bytes>>, u64) {
         let entries = self.entries();
         // Bytes of an address, bytes of a count of entries, type of an address.
         let (address, count, long): (u64, u64, u16) = if big { (8, 8, 16) } else { (4, 2, 4) };
@@ -384,11 +387,11 @@ impl Image {
             }
         }
         first.extend(word(0, address));
-        let mut parts: Vec<Box<dyn Source>> = vec![Box::new(first)];
+        let mut parts: Vec<Box<dyn Bytes>> = vec![Box::new(first)];
         let mut end = directory;
         for (place, table) in tables {
             parts.push(Box::new(vec![0; (place - end) as usize]));
-            end = place.saturating_add(Source::len(&table));
+            end = place.saturating_add(Bytes::len(&table));
             parts.push(Box::new(table));
         }
         parts.push(Box::new(vec![0; (data - end) as usize]));
@@ -421,12 +424,12 @@ struct Table {
     numbers: Box<dyn Fn(u64) -> u64 + Send + Sync>,
 }
 
-impl Source for Table {
+impl Bytes for Table {
     fn len(&self) -> u64 {
         self.count.saturating_mul(self.size)
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let entries = range.start / self.size..range.end.div_ceil(self.size);
         let skipped = (range.start % self.size) as usize;
         let bytes = entries.flat_map(|index| {
@@ -436,7 +439,7 @@ impl Source for Table {
                 .take(self.size as usize)
         });
         let wanted = (range.end - range.start) as usize;
-        sink.write(|out| out.extend(bytes.skip(skipped).take(wanted)));
+        out.write(|out| out.extend(bytes.skip(skipped).take(wanted)));
         Ok(())
     }
 }

@@ -4,10 +4,10 @@ use super::attributes::{Access, Attributes, BLOCK_SIZE, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes, State};
-use crate::error::{Error, ErrorKind};
+use crate::bytes::Output;
+use crate::error::ErrorKind;
 use crate::stats::Stats;
 use crate::storage::{Credentials, Space, Storage};
-use crate::tree::node::clamp;
 use crate::tree::{self, File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree};
 use fuser::{
     Errno, FileAttr, FileHandle as FuseHandle, FopenFlags, Generation, INodeNo, OpenAccMode, OpenFlags,
@@ -495,29 +495,17 @@ impl FileSystem {
         })
     }
 
-    /// The requested range of an open file, up to its end; in `scratch` or shared.
-    pub(super) fn do_read<'s>(
+    /// Reads the requested range of an open file, up to its end, into `out`.
+    pub(super) fn do_read(
         &self,
         handle: &FileHandle,
         offset: u64,
         size: u32,
-        scratch: &'s mut Vec<u8>,
-    ) -> Result<crate::tree::ReadBytes<'s>, Errno> {
-        let range = clamp(handle.open.len(), offset, size as usize);
-        let wanted = (range.end - range.start) as usize;
-        if wanted == 0 {
-            return Ok(crate::tree::ReadBytes::Scratch(&[]));
-        }
-        let piece = handle
-            .open
-            .read(offset, wanted, scratch)
-            .map_err(|error| self.reporter.inside(&handle.inode.path(), &error))?;
-        if piece.len() != wanted {
-            // A short read would look like the end of the file.
-            let error = Error::internal(format!("read {} bytes, expected {wanted}", piece.len()));
-            return Err(self.reporter.inside(&handle.inode.path(), &error.at(offset)));
-        }
-        Ok(piece)
+        out: &mut Output,
+    ) -> Result<(), Errno> {
+        let range = offset..offset.saturating_add(size.into());
+        let read = handle.open.read(range, out);
+        read.map_err(|error| self.reporter.inside(&handle.inode.path(), &error))
     }
 
     pub(super) fn do_opendir(

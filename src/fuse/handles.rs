@@ -1,10 +1,11 @@
 //! Open files and directories.
 
 use super::inodes::Inode;
+use crate::layout::FileLayout;
 use crate::lock::lock;
 use crate::stats::Stats;
 use crate::storage::Credentials;
-use crate::tree::{Listing, OpenFile};
+use crate::tree::Listing;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -18,7 +19,7 @@ pub(super) enum Handle {
 /// An open file in one state.
 pub(super) struct FileHandle {
     pub(super) inode: Arc<Inode>,
-    pub(super) open: Arc<dyn OpenFile>,
+    pub(super) open: Arc<FileLayout>,
     /// Whether reads go through the page cache.
     pub(super) paged: bool,
 }

@@ -6,10 +6,10 @@ use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
 use crate::hash::hash;
+use crate::layout::FileLayout;
 use crate::storage::Credentials;
 use crate::tree::node::Entry;
-use crate::tree::node::clamp;
-use crate::tree::{Directory, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree};
+use crate::tree::{Directory, File, Freshness, Listing, Node, NodeType, Stat, Tree};
 use fuser::{Errno, FileHandle as FuseHandle, FileType, FopenFlags, INodeNo, OpenFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -125,28 +125,9 @@ impl File for WorldPath {
         Freshness::Listing
     }
 
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
-        Ok(Arc::new(Open(self.bytes()?)))
-    }
-}
-
-struct Open(Arc<Vec<u8>>);
-
-impl OpenFile for Open {
-    fn len(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    fn version(&self) -> u64 {
-        hash(&self.0)
-    }
-
-    fn read<'s>(&self, offset: u64, size: usize, _: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let range = clamp(self.len(), offset, size);
-        Ok(ReadBytes::Shared(
-            self.0.clone(),
-            range.start as usize..range.end as usize,
-        ))
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        let bytes = self.bytes()?;
+        Ok(Arc::new(FileLayout::new(hash(&bytes), vec![Box::new(bytes)])?))
     }
 }
 
@@ -346,10 +327,9 @@ impl Kernel {
         let Handle::File(handle) = &*handle else {
             panic!("{path} is not open as a file");
         };
-        let mut scratch = Vec::new();
-        let piece = self
-            .filesystem
-            .do_read(handle, offset as u64, size as u32, &mut scratch)
+        let mut piece = crate::bytes::Output::new();
+        self.filesystem
+            .do_read(handle, offset as u64, size as u32, &mut piece)
             .ok()
             .unwrap();
         let end = (offset + size).min(bytes.len());
@@ -357,7 +337,6 @@ impl Kernel {
             *piece == bytes[offset.min(end)..end],
             "{path}: {size} bytes at {offset}"
         );
-        drop(piece);
         self.met("read");
     }
 

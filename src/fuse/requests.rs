@@ -6,6 +6,7 @@ use super::attributes::{absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
+use crate::bytes::Output;
 use crate::requester::on_behalf_of;
 use crate::storage::{Credentials, Space};
 use crate::tree::Node;
@@ -25,11 +26,11 @@ use std::time::SystemTime;
 /// Concurrent background requests of the kernel, such as read-ahead.
 const MAX_BACKGROUND: u16 = 64;
 
-/// Larger scratch memory is freed after the request.
-const MAX_KEPT_SCRATCH: usize = 2 * MAX_REQUEST as usize;
+/// Larger memory is freed after the request.
+const MAX_KEPT: usize = 2 * MAX_REQUEST as usize;
 
 thread_local! {
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static OUTPUT: RefCell<Output> = RefCell::default();
 }
 
 impl Filesystem for FileSystem {
@@ -103,25 +104,26 @@ impl Filesystem for FileSystem {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let mut scratch = SCRATCH.with(RefCell::take);
+        let mut out = OUTPUT.take();
         let handle = self.handle(fh);
-        let piece = self.guard("read", ino, || match handle.as_deref() {
+        let read = self.guard("read", ino, || match handle.as_deref() {
             Ok(Handle::File(handle)) => {
-                on_behalf_of(request.pid(), || self.do_read(handle, offset, size, &mut scratch))
+                on_behalf_of(request.pid(), || self.do_read(handle, offset, size, &mut out))
             }
             Ok(Handle::Directory(_)) => Err(Errno::EISDIR),
             Err(errno) => Err(*errno),
         });
-        match piece {
-            Ok(piece) => {
+        match read {
+            Ok(()) => {
                 self.stats.reads.add(1);
-                self.stats.bytes_served.add(piece.len() as u64);
-                reply.data(&piece);
+                self.stats.bytes_served.add(out.len() as u64);
+                reply.data(&out);
             }
             Err(errno) => reply.error(errno),
         }
-        if scratch.capacity() <= MAX_KEPT_SCRATCH {
-            SCRATCH.set(scratch);
+        if out.capacity() <= MAX_KEPT {
+            out.clear();
+            OUTPUT.set(out);
         }
     }
 

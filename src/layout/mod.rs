@@ -1,30 +1,19 @@
 //! Open files as parts of known length, one after the other: bytes, cells of a field, text that is made when
 //! it is read.
 //!
-//! A read finds the parts and fills the range. Each part has its own kind of content ([`Source`]): the cells
+//! A read finds the parts and fills the range. Each part has its own kind of content ([`Bytes`]): the cells
 //! of a column as they are or through a small function, the segments of a document ([`segments`]).
 
 pub mod segments;
 
-use crate::array::ReadBytes;
 use crate::array::cells::Cells;
-use crate::array::column::{Content, OpenColumn};
-use crate::array::pinned::Pinned;
+use crate::array::column::Content;
 use crate::array::sequential::SequentialDetector;
-use crate::array::sink::Sink;
+use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
 use crate::lock::get_or_make;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-
-/// Bytes of known length, fetched or made when they are read.
-pub trait Source: Send + Sync {
-    /// How many.
-    fn len(&self) -> u64;
-
-    /// Appends the bytes in `range`, which ends within them.
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()>;
-}
 
 /// A sequence of bytes of unknown length.
 pub trait Stream: Send {
@@ -33,28 +22,6 @@ pub trait Stream: Send {
 
     /// About how much of it all has come so far, from 0 to 1.
     fn done(&self) -> f64;
-}
-
-impl Source for Vec<u8> {
-    fn len(&self) -> u64 {
-        Vec::len(self) as u64
-    }
-
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        let bytes = &self[range.start as usize..range.end as usize];
-        sink.write(|out| out.extend_from_slice(bytes));
-        Ok(())
-    }
-}
-
-impl Source for OpenColumn {
-    fn len(&self) -> u64 {
-        OpenColumn::len(self)
-    }
-
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        self.append(range, sink)
-    }
 }
 
 /// One content of the cells of a field.
@@ -89,33 +56,20 @@ impl CellBytes {
     }
 }
 
-impl Source for CellBytes {
+impl Bytes for CellBytes {
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let cells = get_or_make(&self.cells, || (self.open)())?;
-        let mut scratch = Vec::new();
-        let piece = cells.read(self.content, range, &mut scratch)?;
-        sink.write(|out| out.extend_from_slice(&piece));
-        Ok(())
-    }
-}
-
-impl Source for Arc<Pinned> {
-    fn len(&self) -> u64 {
-        self.bytes().len() as u64
-    }
-
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-        sink.shared(self.bytes().clone(), range.start as usize..range.end as usize)
+        cells.read(self.content, range, out)
     }
 }
 
 /// A file: parts, one after the other.
 pub struct FileLayout {
-    parts: Vec<Box<dyn Source>>,
+    parts: Vec<Box<dyn Bytes>>,
     /// Where each part ends.
     ends: Vec<u64>,
     version: u64,
@@ -127,7 +81,7 @@ pub struct FileLayout {
 impl FileLayout {
     /// The file that `parts` make. `version` differs between two states of it. `LimitExceeded` for more than
     /// 2^64 bytes.
-    pub fn new(version: u64, parts: Vec<Box<dyn Source>>) -> Result<FileLayout> {
+    pub fn new(version: u64, parts: Vec<Box<dyn Bytes>>) -> Result<FileLayout> {
         let mut end = 0u64;
         let ends = parts.iter().map(|part| {
             end = end.checked_add(part.len())?;
@@ -160,18 +114,20 @@ impl FileLayout {
         self.version
     }
 
-    /// The bytes in `range`, cut at the end of the file. `scratch` may be overwritten to assemble the answer.
-    pub fn read<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        self.read_parts(range, scratch).map_err(|error| match &self.path {
+    /// Appends the bytes in `range`, cut at the end of the file. Neither more nor fewer: a short read would
+    /// look like the end of the file.
+    pub fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let len = self.len();
+        let range = range.start.min(len)..range.end.min(len);
+        let keep = self.sequence.next(&range);
+        let read = out.kept(keep, |out| self.read_parts(range, out));
+        read.map_err(|error| match &self.path {
             Some(path) => error.at(0).in_file(path),
             None => error,
         })
     }
 
-    fn read_parts<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let len = self.len();
-        let range = range.start.min(len)..range.end.min(len);
-        let mut sink = Sink::new(scratch, self.sequence.next(&range));
+    fn read_parts(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let mut index = self.ends.partition_point(|end| *end <= range.start);
         let mut position = range.start;
         while position < range.end {
@@ -181,20 +137,19 @@ impl FileLayout {
             let to = range.end.min(end);
             if position < to {
                 let wanted = position - start..to - start;
-                let before = sink.len();
-                part.read(wanted.clone(), &mut sink)?;
+                let before = out.len();
+                part.read(wanted.clone(), out)?;
+                let found = out.len() - before;
                 // Fewer bytes would shift all that follows.
-                if (sink.len() - before) as u64 != wanted.end - wanted.start {
-                    let found = sink.len() - before;
-                    let message =
-                        format!("read {found} bytes of part {index} of a file, expected {wanted:?}");
+                if found as u64 != wanted.end - wanted.start {
+                    let message = format!("read {found} bytes, expected {wanted:?} of part {index}");
                     return Err(Error::internal(message));
                 }
             }
             position = to.max(position);
             index += 1;
         }
-        Ok(sink.finish())
+        Ok(())
     }
 }
 
@@ -205,18 +160,17 @@ mod tests {
     #[test]
     fn a_read_gives_what_the_parts_have_there() {
         let parts: [&[u8]; 6] = [b"", b"head", b"", b"a longer part", b"z", b""];
-        let boxed = parts
-            .iter()
-            .map(|part| Box::new(part.to_vec()) as Box<dyn Source>);
+        let boxed = parts.iter().map(|part| Box::new(part.to_vec()) as Box<dyn Bytes>);
         let layout = FileLayout::new(7, boxed.collect()).unwrap();
         let whole = parts.concat();
         assert_eq!((layout.len(), layout.version()), (whole.len() as u64, 7));
-        let mut scratch = Vec::new();
+        let mut out = Output::new();
         for start in 0..whole.len() + 3 {
             for end in start..whole.len() + 3 {
-                let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+                out.clear();
+                layout.read(start as u64..end as u64, &mut out).unwrap();
                 let expected = &whole[start.min(whole.len())..end.min(whole.len())];
-                assert_eq!(*piece, *expected, "{start}..{end}");
+                assert_eq!(*out, *expected, "{start}..{end}");
             }
         }
         assert!(FileLayout::new(0, Vec::new()).unwrap().len() == 0);
@@ -226,27 +180,23 @@ mod tests {
     fn a_part_that_gives_another_number_of_bytes_is_an_error() {
         /// Three bytes, and as many as this are given.
         struct Wrong(usize);
-        impl Source for Wrong {
+        impl Bytes for Wrong {
             fn len(&self) -> u64 {
                 3
             }
-            fn read(&self, _: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
-                sink.write(|out| out.resize(out.len() + self.0, 0));
+            fn read(&self, _: Range<u64>, out: &mut Output) -> Result<()> {
+                out.append(&vec![0; self.0]);
                 Ok(())
             }
         }
         for (given, right) in [(0, false), (2, false), (3, true), (4, false)] {
-            let parts: Vec<Box<dyn Source>> = vec![Box::new(b"before".to_vec()), Box::new(Wrong(given))];
+            let parts: Vec<Box<dyn Bytes>> = vec![Box::new(b"before".to_vec()), Box::new(Wrong(given))];
             let layout = FileLayout::new(0, parts).unwrap();
-            let mut scratch = Vec::new();
             for range in [0..9, 6..9] {
-                assert_eq!(layout.read(range, &mut scratch).is_ok(), right, "{given} bytes");
+                let read = layout.read(range, &mut Output::new());
+                assert_eq!(read.is_ok(), right, "{given} bytes");
             }
         }
-        // A shared part that is shorter than its range, too.
-        let mut scratch = Vec::new();
-        let mut sink = Sink::new(&mut scratch, crate::array::cache::Keep::Passing);
-        assert!(sink.shared(Arc::new(vec![1, 2]), 1..3).is_err());
     }
 
     #[test]
@@ -254,15 +204,11 @@ mod tests {
         let texts: [&[u8]; 3] = [b"head", b"a longer part", b"tail"];
         let (whole, mut failures) = (texts.concat(), 0);
         for (part, wrong) in (0..2).flat_map(|part| (0..24).map(move |end| (part, end))) {
-            let parts = texts.map(|text| Box::new(text.to_vec()) as Box<dyn Source>);
+            let parts = texts.map(|text| Box::new(text.to_vec()) as Box<dyn Bytes>);
             let mut layout = FileLayout::new(0, parts.into()).unwrap();
             layout.ends[part] = wrong;
             for range in [0..4, 0..21, 2..6, 4..17, 16..18, 17..21] {
-                let read = || {
-                    layout
-                        .read(range.clone(), &mut Vec::new())
-                        .map(|bytes| bytes.to_vec())
-                };
+                let read = || Output::of(|out| layout.read(range.clone(), out)).map(Vec::from);
                 match std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)) {
                     Ok(Ok(found)) => {
                         let expected = &whole[range.start as usize..range.end as usize];
@@ -278,11 +224,11 @@ mod tests {
     #[test]
     fn a_file_beyond_all_numbers_is_refused() {
         struct Endless;
-        impl Source for Endless {
+        impl Bytes for Endless {
             fn len(&self) -> u64 {
                 u64::MAX
             }
-            fn read(&self, _: Range<u64>, _: &mut Sink<'_>) -> Result<()> {
+            fn read(&self, _: Range<u64>, _: &mut Output) -> Result<()> {
                 unreachable!("it is not read")
             }
         }

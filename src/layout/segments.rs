@@ -3,10 +3,9 @@
 //! Only the length of each segment is kept, so that the length of the document is exact and a read renders
 //! only what it covers. The text goes through the cache, as decoded chunks do.
 
-use super::Source;
-use crate::array::cache::{CacheKey, Keep, Lengths};
+use crate::array::cache::{CacheKey, Lengths};
 use crate::array::engine::Engine;
-use crate::array::sink::Sink;
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::hash::hash;
 use crate::parallel;
@@ -229,12 +228,12 @@ impl Rendered {
     }
 }
 
-impl Source for Rendered {
+impl Bytes for Rendered {
     fn len(&self) -> u64 {
         self.lengths.total()
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let ends = &self.lengths.ends;
         let first = ends.partition_point(|end| *end <= range.start);
         let mut from = if first == 0 { 0 } else { ends[first - 1] };
@@ -242,9 +241,10 @@ impl Source for Rendered {
             if from >= range.end {
                 break;
             }
-            let text = self.text(segment, end - from, sink.keep)?;
+            let keep = out.keep.unwrap_or(Keep::Staying);
+            let text = self.text(segment, end - from, keep)?;
             let part = range.start.max(from)..range.end.min(end);
-            sink.shared(text, (part.start - from) as usize..(part.end - from) as usize)?;
+            out.share(text, (part.start - from) as usize..(part.end - from) as usize)?;
             from = end;
         }
         Ok(())
@@ -343,14 +343,13 @@ mod tests {
             let rendered = Rendered::new(engine(cache), segments, lengths, 7);
             let open = FileLayout::new(0, vec![Box::new(rendered)]).unwrap();
             assert_eq!(open.len(), text.len() as u64);
-            let mut scratch = Vec::new();
+            let mut out = Output::new();
             let mut check = |offset: u64, size: usize| {
                 let end = text.len().min(offset as usize + size);
                 let expected = text.get(offset as usize..end).unwrap_or(&[]);
-                assert!(
-                    *open.read(offset..offset + size as u64, &mut scratch).unwrap() == *expected,
-                    "{size} at {offset}"
-                );
+                out.clear();
+                open.read(offset..offset + size as u64, &mut out).unwrap();
+                assert!(*out == *expected, "{size} at {offset}");
             };
             let edges = [0].into_iter().chain(ends.iter().copied());
             for edge in edges.step_by(if cache == 1 { 9 } else { 1 }) {

@@ -198,9 +198,8 @@ impl View {
         while start < cells.end {
             let piece = start..start + PIECE.min(cells.end - start);
             let (starts, values) = run(&*open, piece.clone())?;
-            let mut scratch = Vec::new();
             let valid = match shown.nullable {
-                true => Some(open.validity(piece.clone(), &mut scratch)?),
+                true => Some(open.validity(piece.clone())?),
                 false => None,
             };
             for (place, number) in piece.clone().enumerate() {
@@ -220,9 +219,8 @@ fn run(open: &dyn Cells, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
         None => open.var_values(cells),
         Some(size) => {
             let starts = (0..=cells.end - cells.start).map(|cell| cell * size);
-            let mut scratch = Vec::new();
-            let values = open.values(cells.clone(), &mut scratch)?;
-            Ok((starts.collect(), values.to_vec()))
+            let values = open.values(cells.clone())?;
+            Ok((starts.collect(), values.into()))
         }
     }
 }
@@ -251,9 +249,8 @@ mod tests {
         let cells = 0..view.count().unwrap();
         let current: Vec<Option<i32>> = view.read_cells("current", cells.clone()).unwrap();
         let stored: Vec<i32> = view.read("current", cells.clone()).unwrap();
-        let mut scratch = Vec::new();
         let column = view.cells("current").unwrap();
-        let valid = column.validity(cells.clone(), &mut scratch).unwrap();
+        let valid = column.validity(cells.clone()).unwrap();
         let expected = stored
             .iter()
             .zip(&*valid)

@@ -277,6 +277,24 @@ impl From<RangeInclusive<&str>> for DimRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::column::Content;
+    use crate::array::source::{Source, SourceOptions};
+    use crate::bytes::Output;
+
+    #[test]
+    fn a_chunk_is_shared_unless_the_cache_has_no_room_for_it() {
+        for (cache_size, shared) in [(0, false), (64 << 20, true)] {
+            let options = SourceOptions {
+                cache_size,
+                ..SourceOptions::default()
+            };
+            let source = Source::open("tests/data/sample/weather", &options).unwrap();
+            let view = source.array("").at(TimeRange::ALL).open().unwrap();
+            let cells = view.fragments()[0].field("temperature").unwrap();
+            let out = Output::of(|out| cells.read(Content::Data, 0..8, out)).unwrap();
+            assert_eq!((out.len(), out.held() > 0), (8, shared));
+        }
+    }
 
     fn weather() -> Arc<Array> {
         Array::open("tests/data/sample/weather").unwrap()

@@ -36,10 +36,10 @@ fn arrays(source: &Source, root: &Path, path: PathBuf, out: &mut Vec<PathBuf>) {
 fn column(view: &View, index: usize) -> crate::Result<Vec<Option<Vec<u8>>>> {
     let field = &view.fields()[index];
     let open: Arc<dyn Cells> = view.open(index)?;
-    let (cells, mut scratch) = (0..open.count(), Vec::new());
+    let cells = 0..open.count();
     let bytes: Vec<Vec<u8>> = match field.cell_size() {
         Some(size) => {
-            let bytes = open.values(cells.clone(), &mut scratch)?;
+            let bytes = open.values(cells.clone())?;
             bytes.chunks_exact(size as usize).map(<[u8]>::to_vec).collect()
         }
         None => {
@@ -51,7 +51,7 @@ fn column(view: &View, index: usize) -> crate::Result<Vec<Option<Vec<u8>>>> {
         }
     };
     let valid = match field.nullable {
-        true => open.validity(cells, &mut scratch)?.to_vec(),
+        true => open.validity(cells)?.to_vec(),
         false => vec![1; bytes.len()],
     };
     let cells = bytes.into_iter().zip(valid);

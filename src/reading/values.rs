@@ -207,10 +207,10 @@ impl Numbers<'_> {
     /// Calls `take` with the bytes of some cells, in order, piece by piece.
     fn each_piece(&self, cells: Range<u64>, mut take: impl FnMut(&[u8])) -> Result<()> {
         let step = (PIECE / (self.per_cell * self.field.datatype.size() as u64)).max(1);
-        let (mut start, mut scratch) = (cells.start, Vec::new());
+        let mut start = cells.start;
         while start < cells.end {
             let end = start + step.min(cells.end - start);
-            take(&self.cells.values(start..end, &mut scratch)?);
+            take(&self.cells.values(start..end)?);
             start = end;
         }
         Ok(())

@@ -3,13 +3,14 @@
 use super::directory::{NamedDirectory, Names, fixed_listing};
 use super::json::Json;
 use super::json::schema::pipeline_json;
-use super::node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, OpenFile, Stat};
+use super::node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat};
 use super::npy;
 use super::permissions::Origin;
 use crate::array::column::{Column, Content};
 use crate::array::field::Role;
 use crate::array::fragment::Fragment;
 use crate::array::fragment_info::FragmentInfo;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::format::datatype::CellValNum;
 use crate::layout::FileLayout;
@@ -235,9 +236,9 @@ impl File for ColumnFile {
         Ok(attributes(&self.column, self.content, shape, files))
     }
 
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+    fn open(&self) -> Result<Arc<FileLayout>> {
         let column = self.column.open(self.content, self.tile)?;
-        let header = self.header(column.len());
+        let header = self.header(Bytes::len(&column));
         let version = column.version();
         let layout = FileLayout::new(version, vec![Box::new(header), Box::new(column)])?;
         Ok(Arc::new(layout))

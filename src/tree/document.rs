@@ -3,14 +3,15 @@
 //! Content that is small, or derived from mutable data, is rendered at once and kept while the file is open.
 //! Large content is [`Segments`], rendered when read. The engine memoises lengths by document and state.
 
-use super::node::{File, Freshness, Node, OpenFile, Stat};
+use super::node::{File, Freshness, Node, Stat};
 use super::permissions::Origin;
 use crate::array::cache::{CacheKey, Lengths};
 use crate::array::engine::Engine;
+use crate::bytes::Bytes;
 use crate::error::Result;
 use crate::hash::hash;
+use crate::layout::FileLayout;
 use crate::layout::segments::{Rendered, Segments};
-use crate::layout::{FileLayout, Source};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -124,7 +125,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S,
         let DocumentContent { form, errors } = (self.render)()?;
         let lengths = match &form {
             Form::Text(text) => Arc::new(Lengths {
-                ends: vec![text.len() as u64],
+                ends: vec![text.len()],
                 version: hash(text),
             }),
             Form::Segments(segments) => {
@@ -160,9 +161,9 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S,
         self.document.engine.cache.find(key)
     }
 
-    fn opened(&self, form: Form, lengths: Arc<Lengths>) -> Result<Arc<dyn OpenFile>> {
+    fn opened(&self, form: Form, lengths: Arc<Lengths>) -> Result<Arc<FileLayout>> {
         let (engine, version) = (&self.document.engine, lengths.version);
-        let part: Box<dyn Source> = match form {
+        let part: Box<dyn Bytes> = match form {
             Form::Text(text) => Box::new(engine.pin(self.number("text", version), text)?),
             Form::Segments(segments) => {
                 let number = self.number("segments", version);
@@ -201,7 +202,7 @@ where
         self.document.origin.clone()
     }
 
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+    fn open(&self) -> Result<Arc<FileLayout>> {
         let known = self.known();
         if let Some(lengths) = &known
             && let Some(text) = self.text(lengths.version)
@@ -212,10 +213,10 @@ where
         self.opened(form, lengths)
     }
 
-    fn open_version(&self, version: u64) -> Result<Arc<dyn OpenFile>> {
+    fn open_version(&self, version: u64) -> Result<Arc<FileLayout>> {
         match self.text(version) {
             Some(text) => {
-                let ends = vec![text.len() as u64];
+                let ends = vec![text.len()];
                 self.opened(Form::Text(text), Arc::new(Lengths { ends, version }))
             }
             None => self.open(),

@@ -1,6 +1,6 @@
 //! Exports of a view, as files and directories of the tree; see [`crate::export`].
 
-use super::node::{File, Node, NodeType, OpenFile, Stat};
+use super::node::{File, Node, NodeType, Stat};
 use super::permissions::Origin;
 use super::raster::RasterDirectory;
 use super::view::Shown;
@@ -123,7 +123,7 @@ impl File for ExportFile {
         }
     }
 
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+    fn open(&self) -> Result<Arc<FileLayout>> {
         Ok(Arc::new(self.layout()?.of(self.shown.display())))
     }
 

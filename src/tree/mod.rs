@@ -25,8 +25,6 @@ pub mod times;
 mod view;
 mod zarr;
 pub use errors::ErrorLog;
-pub use node::{
-    Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat,
-};
+pub use node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat};
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};

@@ -1,12 +1,11 @@
 //! The kinds of nodes, and the traits that they implement.
 
 use super::permissions::{Origin, Permissions};
-pub use crate::array::ReadBytes;
+use crate::bytes::Output;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Stream};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A file, a directory or a symbolic link.
@@ -132,10 +131,10 @@ pub trait File: Send + Sync {
     }
 
     /// Opens the file in one state: reads are consistent or fail, whatever happens to the source.
-    fn open(&self) -> Result<Arc<dyn OpenFile>>;
+    fn open(&self) -> Result<Arc<FileLayout>>;
 
     /// Opens the state `version` if it is still available, else the current one.
-    fn open_version(&self, version: u64) -> Result<Arc<dyn OpenFile>> {
+    fn open_version(&self, version: u64) -> Result<Arc<FileLayout>> {
         let _ = version;
         self.open()
     }
@@ -160,56 +159,11 @@ pub struct Stat {
     pub version: u64,
 }
 
-/// An open file: a seekable sequence of bytes.
-pub trait OpenFile: Send + Sync {
-    /// Exact length in bytes.
-    fn len(&self) -> u64;
-
-    /// Identifies the state, as [`Stat::version`].
-    fn version(&self) -> u64 {
-        0
-    }
-
-    /// Exactly `size` bytes from `offset` on, or those up to the end of the file. The result may be in
-    /// `scratch`, which is overwritten.
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>>;
-}
-
-impl OpenFile for FileLayout {
-    fn len(&self) -> u64 {
-        FileLayout::len(self)
-    }
-
-    fn version(&self) -> u64 {
-        FileLayout::version(self)
-    }
-
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        FileLayout::read(self, clamp(self.len(), offset, size), scratch)
-    }
-}
-
-/// The range that a read of `size` bytes at `offset` covers in a file of `len` bytes.
-pub fn clamp(len: u64, offset: u64, size: usize) -> Range<u64> {
-    let start = offset.min(len);
-    start..start.saturating_add(size as u64).min(len)
-}
-
-/// At most 1 MiB of an open file from `offset` on, for reading all of it; None at its end.
-pub fn next_piece<'s>(
-    open: &dyn OpenFile,
-    offset: u64,
-    scratch: &'s mut Vec<u8>,
-) -> Result<Option<ReadBytes<'s>>> {
-    if offset >= open.len() {
-        return Ok(None);
-    }
-    let piece = open.read(offset, 1 << 20, scratch)?;
-    if piece.is_empty() {
-        let message = "a read returned no bytes before the end of the file";
-        return Err(Error::internal(message));
-    }
-    Ok(Some(piece))
+/// Reads at most 1 MiB of an open file from `offset` on into `out`, in place of what is there, for reading all
+/// of it. Nothing at its end.
+pub fn next_piece(open: &FileLayout, offset: u64, out: &mut Output) -> Result<()> {
+    out.clear();
+    open.read(offset..offset.saturating_add(1 << 20), out)
 }
 
 /// The node `name` in `directory`, or the target if it is a symbolic link; None if it does not exist.
@@ -280,11 +234,11 @@ impl Node {
             return Err(Error::new(ErrorKind::InvalidInput, "is a directory"));
         };
         let open = file.open()?;
-        let mut out = Vec::new();
-        let mut scratch = Vec::new();
-        while let Some(piece) = next_piece(&*open, out.len() as u64, &mut scratch)? {
-            out.extend_from_slice(&piece);
+        let (mut all, mut piece) = (Vec::new(), Output::new());
+        while (all.len() as u64) < open.len() {
+            next_piece(&open, all.len() as u64, &mut piece)?;
+            all.extend_from_slice(&piece);
         }
-        Ok(out)
+        Ok(all)
     }
 }

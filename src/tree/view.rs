@@ -8,9 +8,7 @@ use super::export::{find, listed};
 use super::json::Json;
 use super::json::view::{unreadable_view_json, view_json};
 use super::moment::Moment;
-use super::node::{
-    Directory, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, OpenFile, Stat,
-};
+use super::node::{Directory, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat};
 use super::permissions::Origin;
 use super::{npy, ranges};
 use crate::array::cells::Cells;
@@ -410,7 +408,7 @@ impl File for ColumnFile {
         attributes(&view, self.index, self.content, shape)
     }
 
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+    fn open(&self) -> Result<Arc<FileLayout>> {
         let view = self.shown.view()?;
         let (header, cells, _) = self.parts(&view)?;
         let values = CellBytes::new(cells, self.content)?;

@@ -6,12 +6,11 @@
 //! and made again after eviction.
 
 use crate::array::Array;
-use crate::array::cache::{CacheKey, Keep};
+use crate::array::cache::CacheKey;
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::engine::Engine;
-use crate::array::read_bytes::ReadBytes;
-use crate::array::sequential::SequentialDetector;
+use crate::bytes::{Keep, Output};
 use crate::error::{Error, Result};
 use crate::parallel;
 use std::ops::Range;
@@ -24,20 +23,21 @@ pub(super) trait Runs: Send + Sync {
     fn count(&self) -> u64;
 
     /// Appends the values of fixed-size cells.
-    fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
+    fn fixed(&self, cells: Range<u64>, out: &mut Output) -> Result<()>;
 
-    /// Appends the length in bytes of each var-sized cell. Decodes no values.
-    fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()>;
+    /// Appends the length in bytes of each var-sized cell. Decodes no values; chunks are cached as in
+    /// [`Output::keep`].
+    fn lengths(&self, cells: Range<u64>, keep: Option<Keep>, out: &mut Vec<u64>) -> Result<()>;
 
     /// Appends the values of var-sized cells, concatenated.
-    fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
+    fn var(&self, cells: Range<u64>, out: &mut Output) -> Result<()>;
 
     /// Appends the range `bytes` of one cell, fixed-size or var-sized. The whole cell may be too long for
     /// memory.
-    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
+    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Output) -> Result<()>;
 
     /// Appends a validity byte for each cell.
-    fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
+    fn validity(&self, cells: Range<u64>, out: &mut Output) -> Result<()>;
 }
 
 /// Longer cells, in bytes, are read only as far as wanted.
@@ -66,7 +66,6 @@ pub(super) struct RunCells<R> {
     /// The cache's number for this field in this state.
     object: u64,
     blocks: OnceLock<Blocks>,
-    sequence: SequentialDetector,
 }
 
 /// The first cell and the first byte of each block of var-sized cells, as pairs of little-endian u64. The
@@ -92,7 +91,6 @@ impl<R: Runs> RunCells<R> {
             path: array.path.clone(),
             object,
             blocks: OnceLock::new(),
-            sequence: SequentialDetector::default(),
         }
     }
 
@@ -126,7 +124,8 @@ impl<R: Runs> RunCells<R> {
         let parts = parallel::each(count.div_ceil(block), |number| {
             let first = number * block;
             let mut lengths = Vec::new();
-            self.lengths(first..(first + block).min(count), &mut lengths)?;
+            let cells = first..(first + block).min(count);
+            self.lengths(cells, Keep::Passing, &mut lengths)?;
             job.advance(lengths.len() as u64)?;
             let (mut parts, mut cells, mut bytes) = (Vec::new(), 0u64, 0u64);
             for length in lengths {
@@ -155,23 +154,21 @@ impl<R: Runs> RunCells<R> {
         Ok(out)
     }
 
-    fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
+    fn lengths(&self, cells: Range<u64>, keep: impl Into<Option<Keep>>, out: &mut Vec<u64>) -> Result<()> {
         let wanted = cells.end - cells.start;
-        self.runs.lengths(cells, out)?;
+        self.runs.lengths(cells, keep.into(), out)?;
         check(out.len() as u64, wanted, "lengths")
     }
 
-    /// Block `number`. `Corrupt` if the lengths of its cells changed since `blocks` was made.
-    fn block(&self, number: usize, blocks: &Blocks) -> Result<Block> {
+    /// Block `number`, for a read that says `keep`. `Corrupt` if the lengths of its cells changed since `blocks`
+    /// was made.
+    fn block(&self, number: usize, blocks: &Blocks, keep: Option<Keep>) -> Result<Block> {
         let ((first, start), (end, last)) = (blocks.get(number), blocks.get(number + 1));
         let cells = first..end;
         let size = (end - first + 1) * 8;
-        // The detector expects byte ranges: each block counts as 1 MiB.
-        let place = (number as u64) << 20;
-        let keep = self.sequence.next(&(place..place + (1 << 20)));
-        let starts = self.derived(number as u64, size, keep, || {
+        let starts = self.derived(number as u64, size, keep.unwrap_or(Keep::Staying), || {
             let mut lengths = Vec::new();
-            self.lengths(cells.clone(), &mut lengths)?;
+            self.lengths(cells.clone(), keep, &mut lengths)?;
             let mut out = Vec::with_capacity((lengths.len() + 1) * 8);
             let mut position = 0u64;
             for length in lengths {
@@ -209,28 +206,34 @@ impl<R: Runs> RunCells<R> {
     }
 
     /// Appends the bytes in `range` of fixed-size cells.
-    fn read_fixed(&self, range: Range<u64>, size: u64, out: &mut Vec<u8>) -> Result<()> {
+    fn read_fixed(&self, range: Range<u64>, size: u64, out: &mut Output) -> Result<()> {
         let cells = range.start / size..range.end.div_ceil(size);
+        let before = out.len();
+        let wanted = range.end - range.start;
         if size <= MIN_LONG_CELL {
             self.runs.fixed(cells.clone(), out)?;
-            check(out.len() as u64, (cells.end - cells.start) * size, "bytes")?;
-            return cut(out, range.start % size, &range);
+            check(
+                (out.len() - before) as u64,
+                (cells.end - cells.start) * size,
+                "bytes",
+            )?;
+            return out.cut(before, (range.start % size) as usize, wanted as usize);
         }
         for cell in cells {
             let start = cell * size;
             let part = range.start.max(start) - start..(range.end - start).min(size);
             self.runs.part_of_cell(cell, part, out)?;
         }
-        check(out.len() as u64, range.end - range.start, "bytes")
+        check((out.len() - before) as u64, wanted, "bytes")
     }
 
     /// Appends the bytes in `range` of var-sized cells.
-    fn read_var(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn read_var(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let blocks = self.blocks()?;
         let mut position = range.start;
         while position < range.end {
             let number = blocks.find(|(_, byte)| byte <= position);
-            let block = self.block(number, blocks)?;
+            let block = self.block(number, blocks, out.keep)?;
             let end = (block.start + block.size()).min(range.end);
             if end <= position {
                 return Err(Error::internal("the block has no bytes to read"));
@@ -243,7 +246,7 @@ impl<R: Runs> RunCells<R> {
 
     /// Appends the range `bytes`, which is not empty, of the values of a block. Reads a long cell only as far
     /// as wanted.
-    fn read_block(&self, block: &Block, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn read_block(&self, block: &Block, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         let entries = block.entries();
         let begins_by = |byte: u64| entries.partition_point(|start| u64::from_le_bytes(*start) <= byte);
         let first = begins_by(bytes.start) - 1;
@@ -270,37 +273,35 @@ impl<R: Runs> RunCells<R> {
             }
             let end = block.at(stop);
             let run = block.cells.start + cell as u64..block.cells.start + stop as u64;
-            let mut values = Vec::new();
-            // If `out` is empty, the cells are read directly into it.
-            let target = if out.is_empty() { &mut *out } else { &mut values };
-            self.runs.var(run, target)?;
-            check(target.len() as u64, end - start, "bytes")?;
+            let before = out.len();
+            self.runs.var(run, out)?;
+            check((out.len() - before) as u64, end - start, "bytes")?;
             let wanted = bytes.start.max(start)..bytes.end.min(end);
-            cut(target, wanted.start - start, &wanted)?;
-            out.append(&mut values);
+            let length = wanted.end - wanted.start;
+            out.cut(before, (wanted.start - start) as usize, length as usize)?;
             cell = stop;
         }
         Ok(())
     }
 
     /// Appends entries of the offsets, little-endian u64: the start of each cell, and the end of the last.
-    fn read_offsets(&self, entries: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn read_offsets(&self, entries: Range<u64>, out: &mut Output) -> Result<()> {
         let blocks = self.blocks()?;
         let (count, total) = blocks.total();
         let mut entry = entries.start;
         while entry < entries.end.min(count) {
-            let block = self.block(blocks.find(|(cell, _)| cell <= entry), blocks)?;
+            let block = self.block(blocks.find(|(cell, _)| cell <= entry), blocks, out.keep)?;
             let end = block.cells.end.min(entries.end);
             let wanted = (entry - block.cells.start) as usize..(end - block.cells.start) as usize;
             let starts = &block.entries()[wanted];
             let starts = starts
                 .iter()
                 .map(|start| block.start + u64::from_le_bytes(*start));
-            out.extend(starts.flat_map(u64::to_le_bytes));
+            out.write(|out| out.extend(starts.flat_map(u64::to_le_bytes)));
             entry = end;
         }
         if entries.end > count {
-            out.extend_from_slice(&total.to_le_bytes());
+            out.append(&total.to_le_bytes());
         }
         Ok(())
     }
@@ -363,14 +364,6 @@ fn check(found: u64, wanted: u64, what: &str) -> Result<()> {
     }
 }
 
-/// Removes the first `skip` bytes of `out`, and all after the length of `range`.
-fn cut(out: &mut Vec<u8>, skip: u64, range: &Range<u64>) -> Result<()> {
-    let wanted = range.end - range.start;
-    out.drain(..skip as usize);
-    out.truncate(wanted as usize);
-    check(out.len() as u64, wanted, "bytes")
-}
-
 impl<R: Runs> Cells for RunCells<R> {
     fn count(&self) -> u64 {
         self.runs.count()
@@ -393,34 +386,26 @@ impl<R: Runs> Cells for RunCells<R> {
         }
     }
 
-    fn read<'s>(
-        &self,
-        content: Content,
-        range: Range<u64>,
-        scratch: &'s mut Vec<u8>,
-    ) -> Result<ReadBytes<'s>> {
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
         let len = self.len(content)?;
         let range = range.start.min(len)..range.end.min(len);
-        scratch.clear();
         if range.is_empty() {
-            return Ok(ReadBytes::Scratch(&[]));
+            return Ok(());
         }
+        let (before, wanted) = (out.len(), (range.end - range.start) as usize);
         match (content, self.cell_size) {
-            (Content::Data, Some(size)) => self.read_fixed(range, size, scratch)?,
-            (Content::Data, None) => self.read_var(range, scratch)?,
+            (Content::Data, Some(size)) => self.read_fixed(range, size, out),
+            (Content::Data, None) => self.read_var(range, out),
             (Content::Offsets, None) => {
-                self.read_offsets(range.start / 8..range.end.div_ceil(8), scratch)?;
-                cut(scratch, range.start % 8, &range)?;
+                self.read_offsets(range.start / 8..range.end.div_ceil(8), out)?;
+                out.cut(before, (range.start % 8) as usize, wanted)
             }
-            (Content::Offsets, Some(_)) => {
-                return Err(Error::internal("fixed-size cells have no offsets"));
-            }
+            (Content::Offsets, Some(_)) => Err(Error::internal("fixed-size cells have no offsets")),
             (Content::Validity, _) => {
-                self.runs.validity(range.clone(), scratch)?;
-                cut(scratch, 0, &range)?;
+                self.runs.validity(range, out)?;
+                check((out.len() - before) as u64, wanted as u64, "bytes")
             }
         }
-        Ok(ReadBytes::Scratch(scratch))
     }
 }
 

@@ -230,7 +230,7 @@ impl Labels {
             let middle = low + (high - low) / 2;
             let label = match self.label.cell_val_num {
                 CellValNum::Var => self.cells.var_values(middle..middle + 1)?.1,
-                CellValNum::Fixed(_) => self.cells.values(middle..middle + 1, &mut Vec::new())?.to_vec(),
+                CellValNum::Fixed(_) => self.cells.values(middle..middle + 1)?.to_vec(),
             };
             match taken(&label) {
                 true => low = middle + 1,

@@ -4,7 +4,7 @@ use super::View;
 use super::labels::Along;
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::read_bytes::ReadBytes;
+use crate::bytes::Output;
 use crate::error::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -137,9 +137,9 @@ impl Repeated {
 
     /// Appends fixed-size labels.
     fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let (mut values, mut scratch) = (Vec::new(), Vec::new());
+        let mut values = Vec::new();
         for labels in self.labels_of(&cells) {
-            values.extend_from_slice(&self.labels.values(labels, &mut scratch)?);
+            values.extend_from_slice(&self.labels.values(labels)?);
         }
         let size = self.labels.cell_size().unwrap_or(1) as usize;
         self.each_run(cells, |place, count| {
@@ -178,27 +178,25 @@ impl Repeated {
     }
 
     /// Appends the range `bytes` of one label.
-    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         let label = cell / self.inner % self.length;
         let start = match self.labels.cell_size() {
             Some(size) => label * size,
             None => self.labels.start(label)?,
         };
-        let mut scratch = Vec::new();
         let bytes = start + bytes.start..start + bytes.end;
-        out.extend_from_slice(&self.labels.read(Content::Data, bytes, &mut scratch)?);
-        Ok(())
+        self.labels.read(Content::Data, bytes, out)
     }
 
     fn append_validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let nullable = self.along.shown()?.nullable;
-        let (mut valid, mut scratch) = (Vec::new(), Vec::new());
+        let mut valid = Vec::new();
         for labels in self.labels_of(&cells) {
             let written = self.along.view.written(labels.clone())?;
             let count = (labels.end - labels.start) as usize;
             let mut some = written.unwrap_or_else(|| vec![1; count]);
             if nullable {
-                let stored = self.labels.validity(labels, &mut scratch)?;
+                let stored = self.labels.validity(labels)?;
                 some.iter_mut()
                     .zip(&*stored)
                     .for_each(|(valid, stored)| *valid &= u8::from(*stored != 0));
@@ -237,17 +235,11 @@ impl Cells for Repeated {
         }
     }
 
-    fn read<'s>(
-        &self,
-        content: Content,
-        range: Range<u64>,
-        scratch: &'s mut Vec<u8>,
-    ) -> Result<ReadBytes<'s>> {
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
         let len = self.len(content)?;
         let range = range.start.min(len)..range.end.min(len);
-        scratch.clear();
         if range.is_empty() {
-            return Ok(ReadBytes::Scratch(&[]));
+            return Ok(());
         }
         match content {
             Content::Data => {
@@ -255,15 +247,15 @@ impl Cells for Repeated {
                 let (start, end) = (self.start(first)?, self.start(last)?);
                 // Of a long label at an end only a part is read.
                 if first == last {
-                    self.part_of_cell(first, range.start - start..range.end - start, scratch)?;
+                    self.part_of_cell(first, range.start - start..range.end - start, out)?;
                 } else {
                     let first_end = self.start(first + 1)?;
-                    self.part_of_cell(first, range.start - start..first_end - start, scratch)?;
-                    match self.labels.cell_size() {
-                        Some(_) => self.fixed(first + 1..last, scratch)?,
-                        None => self.var(first + 1..last, scratch)?,
-                    }
-                    self.part_of_cell(last, 0..range.end - end, scratch)?;
+                    self.part_of_cell(first, range.start - start..first_end - start, out)?;
+                    out.write(|out| match self.labels.cell_size() {
+                        Some(_) => self.fixed(first + 1..last, out),
+                        None => self.var(first + 1..last, out),
+                    })?;
+                    self.part_of_cell(last, 0..range.end - end, out)?;
                 }
             }
             Content::Offsets => {
@@ -271,16 +263,19 @@ impl Cells for Repeated {
                 let mut start = self.start(entries.start)?;
                 let mut lengths = Vec::new();
                 self.lengths(entries.start..entries.end - 1, &mut lengths)?;
-                scratch.extend_from_slice(&start.to_le_bytes());
-                for length in lengths {
-                    start += length;
-                    scratch.extend_from_slice(&start.to_le_bytes());
-                }
-                scratch.drain(..(range.start % 8) as usize);
-                scratch.truncate((range.end - range.start) as usize);
+                let before = out.len();
+                out.write(|out| {
+                    out.extend_from_slice(&start.to_le_bytes());
+                    for length in lengths {
+                        start += length;
+                        out.extend_from_slice(&start.to_le_bytes());
+                    }
+                });
+                let wanted = (range.end - range.start) as usize;
+                out.cut(before, (range.start % 8) as usize, wanted)?;
             }
-            Content::Validity => self.append_validity(range, scratch)?,
+            Content::Validity => out.write(|out| self.append_validity(range, out))?,
         }
-        Ok(ReadBytes::Scratch(scratch))
+        Ok(())
     }
 }

@@ -8,8 +8,10 @@
 
 use super::repeated::Repeated;
 use super::{Field, Role, View};
-use crate::array::cache::{CacheKey, Entry, Keep};
+use crate::array::cache::{CacheKey, Entry};
 use crate::array::cells::Cells;
+use crate::array::column::Content;
+use crate::bytes::{Keep, Output};
 use crate::calendar::days_from_date;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
@@ -258,7 +260,7 @@ impl Column {
     pub fn cells(&self) -> Result<&Arc<dyn Cells>> {
         get_or_make(&self.cells, || match &self.dimension_label {
             Some(labels) => Ok(Arc::new(labels.clone()) as _),
-            None => self.view.open(self.field),
+            None => Ok(Arc::new(InOrder(self.view.open(self.field)?)) as _),
         })
     }
 
@@ -281,8 +283,7 @@ impl Column {
             false => None,
         };
         if self.stored.nullable {
-            let mut scratch = Vec::new();
-            let stored = self.cells()?.validity(rows, &mut scratch)?;
+            let stored = self.cells()?.validity(rows)?;
             match &mut valid {
                 None => valid = stored.contains(&0).then(|| stored.to_vec()),
                 Some(valid) => valid.iter_mut().zip(&*stored).for_each(|(valid, stored)| {
@@ -324,12 +325,11 @@ impl Column {
 
     /// Reads some rows into memory. [`Column::stored_bytes`] tells how much that takes.
     pub fn read(&self, rows: Range<u64>) -> Result<Rows<'_>> {
-        let mut scratch = Vec::new();
         let valid = self.validity(rows.clone())?;
         let cells = self.cells()?;
         let (values, starts) = match self.stored.cell_size() {
             Some(size) if self.is_axis() => (self.coordinates(&**cells, rows.clone(), size)?, None),
-            Some(_) => (cells.values(rows.clone(), &mut scratch)?.to_vec(), None),
+            Some(_) => (cells.values(rows.clone())?.into(), None),
             None => {
                 let (starts, values) = cells.var_values(rows.clone())?;
                 (values, Some(starts))
@@ -354,10 +354,9 @@ impl Column {
         let length = cells.count().max(1);
         let wanted = rows.end - rows.start;
         let mut out = Vec::with_capacity(wanted.saturating_mul(size) as usize);
-        let mut scratch = Vec::new();
         // A short axis is read once; a long one only up to the last coordinate wanted.
         let whole = match length <= wanted {
-            true => Some(cells.values(0..length, &mut Vec::new())?.to_vec()),
+            true => Some(cells.values(0..length)?),
             false => None,
         };
         let mut row = rows.start;
@@ -375,7 +374,7 @@ impl Column {
                     &whole[bytes.start as usize..bytes.end as usize]
                 }
                 None => {
-                    read = cells.values(first..last.saturating_add(1), &mut scratch)?;
+                    read = cells.values(first..last.saturating_add(1))?;
                     &*read
                 }
             };
@@ -391,6 +390,27 @@ impl Column {
             }
         }
         Ok(out)
+    }
+}
+
+/// Cells that are read in order, as rows of tables are: chunks of them pass through the cache.
+struct InOrder(Arc<dyn Cells>);
+
+impl Cells for InOrder {
+    fn count(&self) -> u64 {
+        self.0.count()
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        self.0.cell_size()
+    }
+
+    fn len(&self, content: Content) -> Result<u64> {
+        self.0.len(content)
+    }
+
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
+        out.kept(Keep::Passing, |out| self.0.read(content, range, out))
     }
 }
 

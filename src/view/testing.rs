@@ -4,6 +4,7 @@ use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::column::Content;
 use crate::array::engine::Engine;
+use crate::bytes::Output;
 use crate::format::testing::Bytes;
 use crate::stats::Stats;
 use crate::storage::MemoryStorage;
@@ -174,10 +175,9 @@ pub(crate) fn open(storage: &MemoryStorage) -> (Arc<Array>, Arc<Stats>) {
 pub(super) fn read(cells: &dyn Cells, content: Content, step: u64) -> Vec<u8> {
     let len = cells.len(content).unwrap();
     let mut out = Vec::new();
-    let mut scratch = Vec::new();
     while (out.len() as u64) < len {
         let at = out.len() as u64;
-        let piece = cells.read(content, at..at + step, &mut scratch).unwrap();
+        let piece = Output::of(|out| cells.read(content, at..at + step, out)).unwrap();
         assert_eq!(piece.len() as u64, step.min(len - at));
         out.extend_from_slice(&piece);
     }

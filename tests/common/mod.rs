@@ -13,18 +13,18 @@ pub use random::Random;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tiledbfs::internals::bytes::{Bytes, Output};
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
+use tiledbfs::internals::layout::FileLayout;
 use tiledbfs::internals::stats::Stats;
-use tiledbfs::internals::tree::node::clamp;
-use tiledbfs::internals::tree::{
-    Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat, Tree,
-};
+use tiledbfs::internals::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, Stat, Tree};
 use tiledbfs::{Error, ErrorKind, Result};
 
 /// 2023-11-14T22:13:20.123Z
@@ -129,7 +129,7 @@ impl File for MemFile {
     fn stat(&self) -> Result<Stat> {
         let state = self.state.lock().unwrap();
         Ok(Stat {
-            len: state.1.len() as u64,
+            len: state.1.len(),
             version: if self.freshness == Freshness::Listing {
                 state.0
             } else {
@@ -143,31 +143,24 @@ impl File for MemFile {
     fn freshness(&self) -> Freshness {
         self.freshness
     }
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+    fn open(&self) -> Result<Arc<FileLayout>> {
         let state = self.state.lock().unwrap();
-        Ok(Arc::new(OpenMem(state.0, state.1.clone())))
+        let bytes = OpenMem(state.1.clone());
+        Ok(Arc::new(FileLayout::new(state.0, vec![Box::new(bytes)])?))
     }
 }
 
-struct OpenMem(u64, Arc<Vec<u8>>);
+struct OpenMem(Arc<Vec<u8>>);
 
-impl OpenFile for OpenMem {
+impl Bytes for OpenMem {
     fn len(&self) -> u64 {
-        self.1.len() as u64
+        Bytes::len(&self.0)
     }
-    fn version(&self) -> u64 {
-        self.0
-    }
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let range = clamp(self.len(), offset, size);
-        let range = range.start as usize..range.end as usize;
-        // Returns both kinds of `ReadBytes`.
-        if offset.is_multiple_of(3) {
-            Ok(ReadBytes::Shared(self.1.clone(), range))
-        } else {
-            scratch.clear();
-            scratch.extend_from_slice(&self.1[range]);
-            Ok(ReadBytes::Scratch(scratch))
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        // Shared, and copied.
+        match range.start.is_multiple_of(3) {
+            true => self.0.read(range, out),
+            false => (**self.0).read(range, out),
         }
     }
 }
@@ -209,30 +202,24 @@ impl File for BrokenFile {
     fn freshness(&self) -> Freshness {
         Freshness::Immutable
     }
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+    fn open(&self) -> Result<Arc<FileLayout>> {
         fail(self.open, "open")?;
-        Ok(Arc::new(OpenBroken(self.read)))
+        let bytes = OpenBroken(self.read);
+        Ok(Arc::new(FileLayout::new(0, vec![Box::new(bytes)])?))
     }
 }
 
 struct OpenBroken(Option<Fault>);
 
-impl OpenFile for OpenBroken {
+impl Bytes for OpenBroken {
     fn len(&self) -> u64 {
         10_000
     }
-    fn read<'s>(&self, _: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         fail(self.0, "read")?;
-        scratch.clear();
-        scratch.resize(
-            if let Some(Fault::Short) = self.0 {
-                size - 1
-            } else {
-                size
-            },
-            1,
-        );
-        Ok(ReadBytes::Scratch(scratch))
+        let missing = usize::from(matches!(self.0, Some(Fault::Short)));
+        out.append(&vec![1; (range.end - range.start) as usize - missing]);
+        Ok(())
     }
 }
 

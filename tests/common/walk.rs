@@ -10,7 +10,9 @@ use sha2::{Digest, Sha256};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use tiledbfs::internals::tree::{Directory, File, Freshness, Node, OpenFile};
+use tiledbfs::internals::bytes::Output;
+use tiledbfs::internals::layout::FileLayout;
+use tiledbfs::internals::tree::{Directory, File, Freshness, Node};
 use tiledbfs::{Error, ErrorKind, Result};
 
 /// How much of a tree is read.
@@ -192,12 +194,11 @@ impl Walker<'_> {
         let left = self.limits.total_bytes.saturating_sub(self.report.bytes);
         let wanted = len.min(self.limits.file_bytes).min(left);
         let mut whole = Vec::new();
-        let mut scratch = Vec::new();
         while (whole.len() as u64) < wanted {
             let offset = whole.len() as u64;
             let size = 128 << 10;
-            let piece = open.read(offset, size, &mut scratch)?;
-            let expected = (len - offset).min(size as u64);
+            let piece = Output::of(|out| open.read(offset..offset + size, out))?;
+            let expected = (len - offset).min(size);
             if piece.len() as u64 != expected {
                 let message = format!("read {} bytes at {offset}, expected {expected}", piece.len());
                 self.wrong(path, message);
@@ -206,16 +207,15 @@ impl Walker<'_> {
             whole.extend_from_slice(&piece);
         }
         self.report.bytes = self.report.bytes.saturating_add(whole.len() as u64);
-        self.probe(path, &*open, &whole)?;
+        self.probe(path, &open, &whole)?;
         let mut digest = Sha256::new();
         digest.update(&whole);
         Ok((len, digest.finalize().into()))
     }
 
     /// Reads parts of a file that begins with `whole`.
-    fn probe(&mut self, path: &str, open: &dyn OpenFile, whole: &[u8]) -> Result<()> {
+    fn probe(&mut self, path: &str, open: &FileLayout, whole: &[u8]) -> Result<()> {
         let (len, read) = (open.len(), whole.len() as u64);
-        let mut scratch = Vec::new();
         let places = [
             (0, 1),
             (1, 7),
@@ -226,7 +226,7 @@ impl Walker<'_> {
             (read.saturating_sub(1), 100),
         ];
         for (offset, size) in places {
-            let piece = open.read(offset, size, &mut scratch)?;
+            let piece = Output::of(|out| open.read(offset..offset + size as u64, out))?;
             let start = usize::try_from(offset).unwrap_or(usize::MAX).min(whole.len());
             let end = start.saturating_add(size).min(whole.len());
             let known = whole.get(start..end).unwrap_or_default();
@@ -237,14 +237,14 @@ impl Walker<'_> {
             }
         }
         for offset in [len, len.saturating_add(1), u64::MAX] {
-            if !open.read(offset, 10, &mut scratch)?.is_empty() {
+            if !Output::of(|out| open.read(offset..offset.saturating_add(10), out))?.is_empty() {
                 self.wrong(path, format!("there are bytes at {offset}, after the end"));
             }
         }
         // Reads also the last byte of a file beyond the limits. An error there is accepted, because only the
         // beginning is known to be readable.
         if len > read
-            && let Ok(piece) = open.read(len - 1, 10, &mut scratch)
+            && let Ok(piece) = Output::of(|out| open.read(len - 1..len + 9, out))
             && piece.len() != 1
         {
             self.wrong(path, format!("read {} bytes at the last byte", piece.len()));

@@ -3,14 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
-use tiledbfs::internals::array::cache::Keep;
 use tiledbfs::internals::array::cells::FragmentCells;
 use tiledbfs::internals::array::column::Column;
 use tiledbfs::internals::array::engine::Engine;
 use tiledbfs::internals::array::geometry::Geometry;
 use tiledbfs::internals::array::sequential::SequentialDetector;
-use tiledbfs::internals::array::sink::Sink;
 use tiledbfs::internals::array::tile_file::TileFile;
+use tiledbfs::internals::bytes::{Keep, Output};
 use tiledbfs::internals::filter::TileCodec;
 use tiledbfs::internals::format::datatype::Datatype;
 use tiledbfs::internals::format::pipeline::{Filter, Pipeline};
@@ -89,17 +88,16 @@ fn part(cache_size: u64) -> (TileFile, Arc<Stats>) {
 }
 
 /// Reads and checks a range, which may span tiles.
-fn read(part: &TileFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
-    let mut sink = Sink::new(scratch, keep);
+fn read(part: &TileFile, range: Range<u64>, keep: Keep) {
+    let mut piece = Output::keeping(keep);
     let mut position = range.start;
     while position < range.end {
         let tile = position / TILE;
         let end = range.end.min((tile + 1) * TILE);
-        part.read(tile, TILE, position - tile * TILE..end - tile * TILE, &mut sink)
+        part.read(tile, TILE, position - tile * TILE..end - tile * TILE, &mut piece)
             .unwrap();
         position = end;
     }
-    let piece = sink.finish();
     assert_eq!(piece.len() as u64, range.end - range.start);
     assert!(
         piece
@@ -111,11 +109,11 @@ fn read(part: &TileFile, range: Range<u64>, keep: Keep, scratch: &mut Vec<u8>) {
 
 /// Reads the whole file in pieces that do not end where chunks do.
 fn read_all(part: &TileFile, piece: u64) {
-    let (sequence, mut scratch) = (SequentialDetector::default(), Vec::new());
+    let sequence = SequentialDetector::default();
     for start in (0..SIZE).step_by(piece as usize) {
         let range = start..SIZE.min(start + piece);
         let keep = sequence.next(&range);
-        read(part, range, keep, &mut scratch);
+        read(part, range, keep);
     }
 }
 
@@ -139,8 +137,7 @@ fn a_sequential_read_decodes_each_chunk_once() {
 #[test]
 fn sequential_reads_take_a_small_share_of_the_cache() {
     let (part, stats) = part(64 << 20);
-    let mut scratch = Vec::new();
-    read(&part, 5..13, Keep::Staying, &mut scratch);
+    read(&part, 5..13, Keep::Staying);
     read_all(&part, 1 << 20);
     // A sixteenth, the chunk that stays, and chunk indexes.
     assert!(
@@ -149,14 +146,14 @@ fn sequential_reads_take_a_small_share_of_the_cache() {
         stats.cache_bytes.get()
     );
     let before = stats.chunks_decoded.get();
-    read(&part, 20..28, Keep::Staying, &mut scratch);
+    read(&part, 20..28, Keep::Staying);
     assert_eq!(stats.chunks_decoded.get(), before, "it was driven out");
 }
 
 #[test]
 fn eight_bytes_anywhere_decode_one_chunk() {
     let (part, stats) = part(256 << 20);
-    let (sequence, mut scratch) = (SequentialDetector::default(), Vec::new());
+    let sequence = SequentialDetector::default();
     let mut random = 1u64;
     let mut touched = std::collections::HashSet::new();
     for _ in 0..500 {
@@ -167,7 +164,7 @@ fn eight_bytes_anywhere_decode_one_chunk() {
         let before = stats.chunks_decoded.get();
         let range = start..start + 8;
         let keep = sequence.next(&range);
-        read(&part, range, keep, &mut scratch);
+        read(&part, range, keep);
         assert!(stats.chunks_decoded.get() - before <= 1);
         touched.insert(start / CHUNK);
     }
@@ -183,10 +180,9 @@ fn sixteen_readers_of_one_column_decode_each_chunk_once() {
     std::thread::scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| {
-                let mut scratch = Vec::new();
                 for start in (0..SIZE).step_by(1 << 20) {
                     together.wait();
-                    read(&part, start..start + (1 << 20), Keep::Passing, &mut scratch);
+                    read(&part, start..start + (1 << 20), Keep::Passing);
                 }
             });
         }
@@ -214,10 +210,9 @@ fn a_read_asks_the_cache_twice_a_tile() {
             for content in column.contents() {
                 let cells: &dyn Cells = &FragmentCells::new(info.clone(), field.clone());
                 let len = cells.len(content).unwrap();
-                let mut scratch = Vec::new();
-                let mut lookups = || {
+                let lookups = || {
                     let before = stats.cache_hits.get() + stats.cache_misses.get();
-                    cells.read(content, 0..len, &mut scratch).unwrap();
+                    Output::of(|out| cells.read(content, 0..len, out)).unwrap();
                     stats.cache_hits.get() + stats.cache_misses.get() - before
                 };
                 let tiles = column.tile_num();

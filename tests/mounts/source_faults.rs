@@ -5,6 +5,7 @@ use crate::common::{Random, TestMount, errno, eventually};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,11 +13,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use tiledbfs::internals::bytes;
 use tiledbfs::internals::fuse::{mountinfo, unmount_path};
-use tiledbfs::internals::tree::node::{Entry, clamp};
-use tiledbfs::internals::tree::{
-    Directory, File as TreeFile, Freshness, Listing, Node, NodeType, OpenFile, ReadBytes, Stat,
-};
+use tiledbfs::internals::layout::FileLayout;
+use tiledbfs::internals::tree::node::Entry;
+use tiledbfs::internals::tree::{Directory, File as TreeFile, Freshness, Listing, Node, NodeType, Stat};
 use tiledbfs::{Error, ErrorKind, Result};
 
 /// The behaviour of the source.
@@ -106,25 +107,23 @@ impl TreeFile for Moody {
         Freshness::Live
     }
 
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
+    fn open(&self) -> Result<Arc<FileLayout>> {
         self.0.ask()?;
-        Ok(Arc::new(OpenMoody(self.0.clone(), fs::read(&self.1).unwrap())))
+        let bytes = OpenMoody(self.0.clone(), fs::read(&self.1).unwrap());
+        Ok(Arc::new(FileLayout::new(0, vec![Box::new(bytes)])?))
     }
 }
 
 struct OpenMoody(Arc<Switch>, Vec<u8>);
 
-impl OpenFile for OpenMoody {
+impl bytes::Bytes for OpenMoody {
     fn len(&self) -> u64 {
-        self.1.len() as u64
+        bytes::Bytes::len(&self.1)
     }
 
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
+    fn read(&self, range: Range<u64>, out: &mut bytes::Output) -> Result<()> {
         self.0.ask()?;
-        let range = clamp(self.len(), offset, size);
-        scratch.clear();
-        scratch.extend_from_slice(&self.1[range.start as usize..range.end as usize]);
-        Ok(ReadBytes::Scratch(scratch))
+        bytes::Bytes::read(&self.1, range, out)
     }
 }
 

@@ -1,7 +1,9 @@
 use super::*;
+use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind, Result};
+use crate::tree::Freshness;
 use crate::tree::node::Stat;
-use crate::tree::{Freshness, ReadBytes};
+use std::ops::Range;
 
 /// A file of which only the first `good` bytes can be read. Reads beyond fail, or are short if `short`.
 struct Partial {
@@ -27,23 +29,21 @@ impl TreeFile for Partial {
     fn freshness(&self) -> Freshness {
         Freshness::Immutable
     }
-    fn open(&self) -> Result<Arc<dyn OpenFile>> {
-        Ok(Arc::new(Partial { ..*self }))
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        Ok(Arc::new(FileLayout::new(0, vec![Box::new(Partial { ..*self })])?))
     }
 }
 
-impl OpenFile for Partial {
+impl Bytes for Partial {
     fn len(&self) -> u64 {
         self.len
     }
-    fn read<'s>(&self, offset: u64, size: usize, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let end = self.len.min(offset + size as u64);
-        if end > self.good && !self.short {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        if range.end > self.good && !self.short {
             return Err(Error::new(ErrorKind::Corrupt, "a broken chunk"));
         }
-        scratch.clear();
-        scratch.extend((offset..end.min(self.good)).map(byte));
-        Ok(ReadBytes::Scratch(scratch))
+        out.write(|out| out.extend((range.start..range.end.min(self.good)).map(byte)));
+        Ok(())
     }
 }
 
@@ -109,7 +109,7 @@ fn a_file_is_copied_in_pieces() {
 fn failed_copies_leave_no_files() {
     for (short, part) in [
         (false, "file: a broken chunk"),
-        (true, "bytes at byte 8388608, expected 4194304"),
+        (true, "read 100 bytes, expected 8388608..12582912"),
     ] {
         let broken = Partial {
             len: 4 * PIECE_SIZE,

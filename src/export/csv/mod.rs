@@ -18,10 +18,10 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
-use crate::array::cache::{CacheKey, Entry, Keep};
-use crate::array::sink::Sink;
+use crate::array::cache::{CacheKey, Entry};
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, ErrorKind, Result};
-use crate::layout::{FileLayout, Source, Stream};
+use crate::layout::{FileLayout, Stream};
 use crate::parallel;
 use crate::view::View;
 use crate::view::table::{Table, most_columns};
@@ -212,13 +212,14 @@ impl Body {
     }
 }
 
-impl Source for Body {
+impl Bytes for Body {
     fn len(&self) -> u64 {
         self.blocks.ends.last().copied().unwrap_or(0)
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let Blocks { rows, ends } = &*self.blocks;
+        let keep = out.keep.unwrap_or(Keep::Staying);
         let first = ends.partition_point(|end| *end <= range.start);
         let before = |all: &[u64], i: usize| if i == 0 { 0 } else { all[i - 1] };
         for (block, (&row, &end)) in rows.iter().zip(ends).enumerate().skip(first) {
@@ -227,9 +228,9 @@ impl Source for Body {
                 break;
             }
             let length = end - start;
-            let text = self.text(block, before(rows, block)..row, length, sink.keep)?;
+            let text = self.text(block, before(rows, block)..row, length, keep)?;
             let part = range.start.max(start)..range.end.min(end);
-            sink.shared(text, (part.start - start) as usize..(part.end - start) as usize)?;
+            out.share(text, (part.start - start) as usize..(part.end - start) as usize)?;
         }
         Ok(())
     }

@@ -83,17 +83,16 @@ fn any_range_of_any_file_is_that_of_the_whole() {
         // Attributes that cannot be read are left out.
         let columns = Table::new(&view).unwrap().columns().len();
         assert!(rows.iter().all(|row| row.len() == columns));
-        let mut scratch = Vec::new();
         let mut at = 12_345usize;
         for _ in 0..200 {
             at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let start = (at >> 33) % (whole.len() + 5);
             let end = start + (at >> 20) % 5000;
-            let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+            let piece = Output::of(|out| layout.read(start as u64..end as u64, out)).unwrap();
             let wanted = &whole[start.min(whole.len())..end.min(whole.len())];
             assert!(*piece == *wanted, "{start}..{end} of {}", path.display());
         }
-        assert!(*layout.read(0..u64::MAX, &mut scratch).unwrap() == whole);
+        assert!(*Output::of(|out| layout.read(0..u64::MAX, out)).unwrap() == whole);
         read += 1;
     }
     assert!(read > 30, "{read}");
@@ -138,10 +137,7 @@ fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
     known.unwrap();
     let second = layout(&other).unwrap();
     assert_eq!(array.engine.stats.chunks_decoded.get(), 0);
-    let mut scratch = Vec::new();
-    let end = second
-        .read(second.len() - 10..second.len(), &mut scratch)
-        .unwrap();
+    let end = Output::of(|out| second.read(second.len() - 10..second.len(), out)).unwrap();
     assert!(*end == whole[whole.len() - 10..]);
     let (some, all) = (array.engine.stats.chunks_decoded.get(), decoded());
     assert!(some > 0 && some * 2 <= all, "{some} chunks of {all}");

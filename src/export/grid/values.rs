@@ -3,7 +3,7 @@
 use super::{Variable, VariableKind};
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::read_bytes::ReadBytes;
+use crate::bytes::{Keep, Output};
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Field;
@@ -42,16 +42,11 @@ impl Cells for GridCells {
         }
     }
 
-    fn read<'s>(
-        &self,
-        content: Content,
-        range: Range<u64>,
-        scratch: &'s mut Vec<u8>,
-    ) -> Result<ReadBytes<'s>> {
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
         let variable = &self.variable;
         match (content, variable.kind) {
             (Content::Data, VariableKind::Validity) => {
-                return self.cells.read(Content::Validity, range, scratch);
+                return self.cells.read(Content::Validity, range, out);
             }
             (Content::Data, _) => {}
             _ => return Err(values_alone()),
@@ -62,28 +57,31 @@ impl Cells for GridCells {
         // A value is converted as a whole.
         let start = range.start - range.start % size;
         let whole = start..range.end.next_multiple_of(size).min(len);
-        let mut values = Vec::new();
-        values.extend_from_slice(&self.cells.read(Content::Data, whole.clone(), scratch)?);
-        convert(variable.unit, variable.datatype, &mut values);
-        if variable.nullable {
-            self.fill_nulls(whole, &mut values)?;
-        }
-        let wanted = (range.start - start) as usize..;
-        scratch.clear();
-        scratch.extend_from_slice(&values[wanted]);
-        scratch.truncate((range.end - range.start) as usize);
-        Ok(ReadBytes::Scratch(scratch))
+        let before = out.len();
+        self.cells.read(Content::Data, whole.clone(), out)?;
+        let keep = out.keep;
+        out.write(|out| {
+            let values = &mut out[before..];
+            convert(variable.unit, variable.datatype, values);
+            match variable.nullable {
+                true => self.fill_nulls(whole, keep, values),
+                false => Ok(()),
+            }
+        })?;
+        let (skip, wanted) = (range.start - start, range.end - range.start);
+        out.cut(before, skip as usize, wanted as usize)
     }
 }
 
 impl GridCells {
     /// Replaces null cells in `values`, the bytes `range` of the variable, by the fill value.
-    fn fill_nulls(&self, range: Range<u64>, values: &mut [u8]) -> Result<()> {
+    fn fill_nulls(&self, range: Range<u64>, keep: Option<Keep>, values: &mut [u8]) -> Result<()> {
         let fill = &self.variable.fill;
         let size = self.variable.cell_size().max(1);
         let cells = range.start / size..range.end.div_ceil(size);
-        let mut scratch = Vec::new();
-        let validity = self.cells.validity(cells.clone(), &mut scratch)?;
+        let mut validity = Output::keeping(keep);
+        self.cells
+            .append(Content::Validity, cells.clone(), &mut validity)?;
         for (cell, _) in cells.zip(&*validity).filter(|(_, valid)| **valid == 0) {
             let start = cell * size;
             let end = (start + size).min(range.end);

@@ -19,10 +19,9 @@
 //! The last key of a node is that of the next chunk; behind the last chunk, the first cell beyond.
 
 use super::hdf5::UNDEFINED_ADDRESS;
-use crate::array::sink::Sink;
+use crate::bytes::{Bytes, Output};
 use crate::error::Result;
 use crate::export::chunks::Chunks;
-use crate::layout::Source;
 use std::ops::Range;
 
 /// The most children of a node: twice what the superblock leaves at HDF5's default.
@@ -126,18 +125,18 @@ pub(super) fn len(chunks: u64, rank: usize) -> Option<u64> {
     levels(chunks).iter().sum::<u64>().checked_mul(node_size(rank))
 }
 
-impl Source for Index {
+impl Bytes for Index {
     fn len(&self) -> u64 {
         self.levels.iter().sum::<u64>() * node_size(self.chunks.shape.len())
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let size = node_size(self.chunks.shape.len());
         let mut nodes = Vec::new();
         (range.start / size..range.end.div_ceil(size)).for_each(|node| self.node(node, &mut nodes));
         let from = (range.start % size) as usize;
         let wanted = &nodes[from..from + (range.end - range.start) as usize];
-        sink.write(|out| out.extend_from_slice(wanted));
+        out.append(wanted);
         Ok(())
     }
 }
@@ -216,7 +215,7 @@ mod tests {
             let index = Index::new(&chunks, 7, 1000, 5_000_000);
             assert_eq!(Some(index.len()), len(count, shape.len()));
             let file = FileLayout::new(0, vec![Box::new(index)]).unwrap();
-            let whole = file.read(0..file.len(), &mut Vec::new()).unwrap().to_vec();
+            let whole = Output::of(|out| file.read(0..file.len(), out)).unwrap().to_vec();
             let mut found = Vec::new();
             walk(&whole, 1000, 1000, None, shape.len() as u64, &mut found);
             let expected = (0..count).map(|chunk| {
@@ -228,8 +227,7 @@ mod tests {
             let mut start = 0;
             while start < whole.len() {
                 let end = (start + 1 + start * 31 % 5000).min(whole.len());
-                let mut scratch = Vec::new();
-                let piece = file.read(start as u64..end as u64, &mut scratch).unwrap();
+                let piece = Output::of(|out| file.read(start as u64..end as u64, out)).unwrap();
                 assert!(*piece == whole[start..end], "{shape:?}: {start}..{end}");
                 start += 1 + start * 17 % 9000;
             }
@@ -244,8 +242,7 @@ mod tests {
         };
         let file = FileLayout::new(0, vec![Box::new(Index::new(&chunks, 1 << 16, 64, 1 << 60))]).unwrap();
         let last = node_size(2);
-        let node = file
-            .read(file.len() - last..file.len(), &mut Vec::new())
+        let node = Output::of(|out| file.read(file.len() - last..file.len(), out))
             .unwrap()
             .to_vec();
         let key = 24 + 63 * 40;

@@ -18,12 +18,12 @@ mod tests;
 
 use super::chunks::{Chunk, Chunks, extents};
 use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
-use crate::array::cache::{CacheKey, Keep};
+use crate::array::cache::CacheKey;
 use crate::array::column::Content;
-use crate::array::sink::Sink;
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
-use crate::layout::{CellBytes, FileLayout, Source};
+use crate::layout::{CellBytes, FileLayout};
 use crate::lock::lock;
 use crate::view::{Role, View};
 use btree::Index;
@@ -128,10 +128,10 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
         .derive(CacheKey::of(object), 8192, Keep::Staying, || {
             header(&grid, &storages, env!("CARGO_PKG_VERSION"))
         })?;
-    let places = Places::new(&storages, header.len() as u64)?;
-    let mut end = header.len() as u64;
-    let mut parts: Vec<Box<dyn Source>> = vec![Box::new(engine.pin(object, header)?)];
-    let mut put = |start: u64, part: Box<dyn Source>| {
+    let places = Places::new(&storages, header.len())?;
+    let mut end = header.len();
+    let mut parts: Vec<Box<dyn Bytes>> = vec![Box::new(engine.pin(object, header)?)];
+    let mut put = |start: u64, part: Box<dyn Bytes>| {
         parts.push(Box::new(vec![0; (start - end) as usize]));
         end = start + part.len();
         parts.push(part);
@@ -450,17 +450,17 @@ impl InChunks {
     }
 }
 
-impl Source for InChunks {
+impl Bytes for InChunks {
     fn len(&self) -> u64 {
         self.len
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let size = u64::from(self.chunked.size);
         for number in range.start / size..range.end.div_ceil(size) {
             let start = number * size;
             let part = range.start.max(start) - start..range.end.min(start + size) - start;
-            self.chunk(number)?.read(part, sink)?;
+            self.chunk(number)?.read(part, out)?;
         }
         Ok(())
     }

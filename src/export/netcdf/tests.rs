@@ -62,8 +62,7 @@ fn length_and_header_decode_nothing() {
             continue;
         }
         let file = layout(&Arc::new(view)).unwrap();
-        let mut scratch = Vec::new();
-        let head = file.read(0..512, &mut scratch).unwrap();
+        let head = Output::of(|out| file.read(0..512, out)).unwrap();
         assert_eq!(head[28..36], file.len().to_le_bytes(), "{}", path.display());
         assert_eq!(array.engine.stats.chunks_decoded.get(), 0, "{}", path.display());
         files += 1;

@@ -23,13 +23,13 @@ mod statistics;
 mod tests;
 mod thrift;
 
-use crate::array::cache::{CacheKey, Keep};
-use crate::array::sink::Sink;
+use crate::array::cache::CacheKey;
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::grid::Attributes;
 use crate::export::metadata::Metadata;
 use crate::format::datatype::CellValNum;
-use crate::layout::{FileLayout, Source};
+use crate::layout::FileLayout;
 use crate::view::table::Table;
 use crate::view::{Field, Role, View};
 use leaf::Leaf;
@@ -172,21 +172,21 @@ struct Groups(Arc<File>);
 
 struct Footer(Arc<File>);
 
-impl Source for Groups {
+impl Bytes for Groups {
     fn len(&self) -> u64 {
         self.0.plan.end() - MAGIC.len() as u64
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let magic = MAGIC.len() as u64;
         let range = range.start + magic..range.end + magic;
-        sink.write(|out| self.0.read_groups(range, out))
+        self.0.read_groups(range, out)
     }
 }
 
 impl File {
     /// Appends the bytes in `range` of the file, which must be in row groups.
-    fn read_groups(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn read_groups(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let mut number = self.plan.group_at(range.start);
         while number < self.plan.groups() && self.plan.start_of(number) < range.end {
             for chunk in &self.plan.checked_chunks(&self.leaves, number)? {
@@ -210,7 +210,7 @@ impl File {
         number: u64,
         chunk: &plan::Chunk,
         range: Range<u64>,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> Result<()> {
         let missing = || Error::internal("there is no such column");
         let leaf = self.leaves.get(chunk.leaf).ok_or_else(missing)?;
@@ -220,7 +220,7 @@ impl File {
             let page = self.dictionary(chunk.leaf)?;
             let from = (range.start - chunk.start) as usize;
             let to = (range.end.min(data) - chunk.start) as usize;
-            out.extend_from_slice(page.get(from..to).ok_or_else(|| {
+            out.append(page.get(from..to).ok_or_else(|| {
                 Error::corrupt("the enumeration has changed since the file was opened").at(0)
             })?);
         }
@@ -273,13 +273,13 @@ impl File {
     }
 }
 
-impl Source for Footer {
+impl Bytes for Footer {
     fn len(&self) -> u64 {
         self.0.plan.footer
     }
 
-    fn read(&self, range: Range<u64>, sink: &mut Sink<'_>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let footer = self.0.footer()?;
-        sink.shared(footer.clone(), range.start as usize..range.end as usize)
+        out.share(footer.clone(), range.start as usize..range.end as usize)
     }
 }

@@ -15,10 +15,10 @@ mod text;
 use super::bits::Bits;
 use super::leaf::{Encoding, Labels, Leaf, Shape};
 use super::thrift::{Writer, varint, varint_len};
-use crate::array::cache::{CacheKey, Keep};
+use crate::array::cache::CacheKey;
 use crate::array::column::Content;
 use crate::array::engine::Engine;
-use crate::array::read_bytes::ReadBytes;
+use crate::bytes::{Keep, Output};
 use crate::error::{Error, Result};
 use crate::view::table::Column;
 use levels::Level;
@@ -212,7 +212,7 @@ pub(super) struct Page<'a> {
 
 impl Page<'_> {
     /// Appends the bytes in `range` of the page, header included, to `out`.
-    pub(super) fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let mut start = 0u64;
         for part in self.parts() {
             let end = start + part.len();
@@ -266,24 +266,28 @@ impl Page<'_> {
         parts
     }
 
-    fn read_part(&self, part: &PagePart, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn read_part(&self, part: &PagePart, range: Range<u64>, out: &mut Output) -> Result<()> {
         let before = out.len();
         let wanted = range.end - range.start;
         match part {
             PagePart::Bytes(bytes) => {
-                out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
+                out.append(&bytes[range.start as usize..range.end as usize]);
             }
-            PagePart::Repetition(_) => self.levels(range, 1, Level::Repetition, out)?,
+            PagePart::Repetition(_) => out.write(|out| self.levels(range, 1, Level::Repetition, out))?,
             PagePart::Definition(_) => {
-                self.levels(range, self.leaf.definition_bits(), Level::Definition, out)?;
+                let bits = self.leaf.definition_bits();
+                out.write(|out| self.levels(range, bits, Level::Definition, out))?;
             }
             PagePart::Values(_) => {
                 match self.leaf.bits() {
                     Some(bits) => self.numbers(range, bits, out)?,
-                    None => self.texts(range, out)?,
+                    None => out.write(|out| self.texts(range, out))?,
                 }
                 // The slack after the values.
-                out.resize(before + wanted as usize, 0);
+                let slack = (before + wanted as usize).saturating_sub(out.len());
+                if slack > 0 {
+                    out.append(&vec![0; slack]);
+                }
             }
         }
         let found = (out.len() - before) as u64;
@@ -295,7 +299,7 @@ impl Page<'_> {
     }
 
     /// Appends bytes of values without nulls, unconverted.
-    fn copy(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn copy(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let size = self.size();
         let end = range.end.min(self.amount.values.saturating_mul(size));
         if self.column.is_axis() {
@@ -305,29 +309,16 @@ impl Page<'_> {
             let rows = first + rows.start..first + rows.end;
             let rows = self.column.read(rows)?;
             let wanted = skip..skip + (end - range.start) as usize;
-            out.extend_from_slice(&rows.stored_values()[wanted]);
+            out.append(&rows.stored_values()[wanted]);
             return Ok(());
         }
         let start = self.first()? * size;
         let bytes = start + range.start..start + end;
-        let mut scratch = Vec::new();
-        out.extend_from_slice(&self.stored(bytes, &mut scratch)?);
-        Ok(())
-    }
-
-    /// The stored bytes in `range` of the column.
-    fn stored<'s>(&self, range: Range<u64>, scratch: &'s mut Vec<u8>) -> Result<ReadBytes<'s>> {
-        let wanted = range.end - range.start;
-        let piece = self.column.cells()?.read(Content::Data, range, scratch)?;
-        if piece.len() as u64 != wanted {
-            let message = format!("read {} bytes of a column, expected {wanted}", piece.len());
-            return Err(Error::internal(message));
-        }
-        Ok(piece)
+        self.column.cells()?.append_bytes(Content::Data, bytes, out)
     }
 
     /// Appends bytes of the values, `bits` bits each, up to the last value that is not null.
-    fn numbers(&self, range: Range<u64>, bits: u64, out: &mut Vec<u8>) -> Result<()> {
+    fn numbers(&self, range: Range<u64>, bits: u64, out: &mut Output) -> Result<()> {
         if self.leaf.required() && matches!(self.leaf.encoding, Encoding::Same) {
             return self.copy(range, out);
         }
@@ -348,7 +339,7 @@ impl Page<'_> {
         }
         // Fewer or none where the range reaches into the slack.
         let end = bytes.len().min(skip + wanted);
-        out.extend_from_slice(&bytes[skip.min(end)..end]);
+        out.append(&bytes[skip.min(end)..end]);
         Ok(())
     }
 
@@ -458,7 +449,7 @@ impl Page<'_> {
             _ => {}
         }
         let size = self.size();
-        let mut scratch = Vec::new();
+        let mut stored = Output::new();
         let mut at = elements.start;
         while at < elements.end {
             let end = at.saturating_add(MAX_VALUES_READ).min(elements.end);
@@ -467,7 +458,11 @@ impl Page<'_> {
                 self.leaf.each(rows.stored_values(), &mut take);
             } else {
                 let bytes = at.saturating_mul(size)..end.saturating_mul(size);
-                self.leaf.each(&self.stored(bytes, &mut scratch)?, &mut take);
+                stored.clear();
+                self.column
+                    .cells()?
+                    .append_bytes(Content::Data, bytes, &mut stored)?;
+                self.leaf.each(&stored, &mut take);
             }
             at = end;
         }

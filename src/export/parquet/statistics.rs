@@ -456,9 +456,8 @@ fn axis(table: &Table, column: &Column, leaf: &Leaf, runs: &[Range<u64>]) -> Res
         .max(1);
     let cells = column.cells()?;
     let length = cells.count().max(1);
-    let mut scratch = Vec::new();
-    let mut at = |index: u64| -> Result<Option<Value>> {
-        let bytes = cells.values(index..index.saturating_add(1), &mut scratch)?;
+    let at = |index: u64| -> Result<Option<Value>> {
+        let bytes = cells.values(index..index.saturating_add(1))?;
         Ok(Value::new(leaf, &bytes))
     };
     let known = runs.iter().map(|run| {

@@ -16,7 +16,7 @@ fn data() -> PathBuf {
 }
 
 fn whole(file: &FileLayout) -> Result<Vec<u8>> {
-    Ok(file.read(0..u64::MAX, &mut Vec::new())?.to_vec())
+    Ok(Output::of(|out| file.read(0..u64::MAX, out))?.to_vec())
 }
 
 /// Bytes as `hexdump -C` shows them.
@@ -81,12 +81,11 @@ fn files_are_as_long_as_they_say_whatever_is_read_first() {
             let subarray = view.subarray().map(<[DimRange]>::to_vec);
             let other = Arc::new(View::new(other, None, subarray).unwrap());
             let other = layout(&other).unwrap();
-            let mut scratch = Vec::new();
             for _ in 0..60 {
                 let start = below(&mut seed, file.len());
                 let most = [3, 40, 1000][below(&mut seed, 3) as usize];
                 let end = start + below(&mut seed, most);
-                let piece = other.read(start..end, &mut scratch).unwrap();
+                let piece = Output::of(|out| other.read(start..end, out)).unwrap();
                 let expected = &all[start as usize..(end as usize).min(all.len())];
                 assert!(*piece == *expected, "{}: {start}..{end}", path.display());
             }
@@ -114,8 +113,8 @@ fn the_length_of_fixed_size_fields_decodes_nothing() {
         };
         // The footer comes from metadata as well.
         let end = file.len();
-        file.read(end - 8..end, &mut Vec::new()).unwrap();
-        let _ = file.read(end - 9..end - 8, &mut Vec::new());
+        Output::of(|out| file.read(end - 8..end, out)).unwrap();
+        let _ = Output::of(|out| file.read(end - 9..end - 8, out));
         assert_eq!(array.engine.stats.chunks_decoded.get(), 0, "{}", path.display());
         files += 1;
     }
@@ -392,13 +391,14 @@ fn row_groups_are_halved_until_no_page_is_too_long() {
         // The last letters of a page, and the first bytes of the next one.
         let end = text.clone().next().unwrap();
         let end = end.start + end.len();
-        let piece = file.read(end - 3..end + 2, &mut Vec::new()).unwrap().to_vec();
+        let piece = Output::of(|out| file.read(end - 3..end + 2, out))
+            .unwrap()
+            .to_vec();
         assert_eq!(piece, b"xxx\x15\x00");
         // A length between two texts.
         let page = text.next_back().unwrap();
         let second = page.data() + page.page - 19 * 516;
-        let piece = file
-            .read(second - 1..second + 5, &mut Vec::new())
+        let piece = Output::of(|out| file.read(second - 1..second + 5, out))
             .unwrap()
             .to_vec();
         assert_eq!(piece, b"x\0\x02\0\0x");
@@ -415,7 +415,7 @@ fn a_wrong_start_of_a_row_group_is_an_error_and_never_other_bytes() {
     let mut failed = 0;
     plan::WRONG_START.set(1);
     for start in (0..right.len() as u64 - 8).step_by(97) {
-        match file.read(start..start + 8, &mut Vec::new()) {
+        match Output::of(|out| file.read(start..start + 8, out)) {
             Ok(piece) => assert_eq!(*piece, right[start as usize..start as usize + 8], "{start}"),
             Err(error) => {
                 assert_eq!(error.errno(), libc::EIO);
@@ -428,7 +428,7 @@ fn a_wrong_start_of_a_row_group_is_an_error_and_never_other_bytes() {
     let file = layout(&of_long_text(512)).unwrap();
     let footer = plan.end()..file.len();
     assert_eq!(
-        file.read(footer, &mut Vec::new())
+        Output::of(|out| file.read(footer, out))
             .err()
             .map(|error| error.errno()),
         Some(libc::EIO)

@@ -13,14 +13,15 @@ fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
     }
 }
 
-fn bytes(parts: Vec<Box<dyn Source>>) -> Vec<u8> {
+fn bytes(parts: Vec<Box<dyn Bytes>>) -> Vec<u8> {
     let layout = FileLayout::new(0, parts).unwrap();
-    let whole = layout.read(0..layout.len(), &mut Vec::new()).unwrap().to_vec();
+    let whole = Output::of(|out| layout.read(0..layout.len(), out))
+        .unwrap()
+        .to_vec();
     assert_eq!(whole.len() as u64, layout.len());
-    let mut scratch = Vec::new();
     for start in 0..whole.len().min(600) {
         let end = (start + 1 + start % 13).min(whole.len());
-        let piece = layout.read(start as u64..end as u64, &mut scratch).unwrap();
+        let piece = Output::of(|out| layout.read(start as u64..end as u64, out)).unwrap();
         assert_eq!(*piece, whole[start..end]);
     }
     whole
@@ -149,7 +150,9 @@ fn the_tables_of_very_many_strips_are_made_when_they_are_read() {
     assert!(layout.len() > 16 * (MAX_SAMPLES << 16));
     let end = layout.len();
     assert_eq!(
-        layout.read(end - (1 << 17)..end, &mut Vec::new()).unwrap().len(),
+        Output::of(|out| layout.read(end - (1 << 17)..end, out))
+            .unwrap()
+            .len(),
         1 << 17
     );
 }

@@ -2,6 +2,7 @@ use super::testing::{Request, TestStore};
 use super::*;
 use crate::array::Array;
 use crate::array::engine::Engine;
+use crate::bytes::Output;
 use crate::tree::{Node, Options, Tree};
 
 mod incomplete;
@@ -92,10 +93,11 @@ fn walk(node: &Node, path: &str, out: &mut Vec<(String, u64, Vec<u8>)>) {
         Node::File(file) => {
             let bytes = match file.open() {
                 Ok(open) => {
-                    let (len, mut bytes, mut scratch) = (open.len(), Vec::new(), Vec::new());
+                    let (len, mut bytes) = (open.len(), Vec::new());
                     while (bytes.len() as u64) < len {
                         let at = bytes.len() as u64;
-                        match open.read(at, (len - at).min(1 << 16) as usize, &mut scratch) {
+                        let end = len.min(at + (1 << 16));
+                        match Output::of(|out| open.read(at..end, out)) {
                             Ok(piece) => bytes.extend_from_slice(&piece),
                             Err(e) => {
                                 bytes.extend(e.to_string().into_bytes());

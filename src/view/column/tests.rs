@@ -21,34 +21,33 @@ impl Runs for Arc<Plain> {
         self.cells.len() as u64
     }
 
-    fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn fixed(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
         self.var(cells, out)
     }
 
-    fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
+    fn lengths(&self, cells: Range<u64>, _: Option<Keep>, out: &mut Vec<u64>) -> Result<()> {
         self.lengths.fetch_add(cells.end - cells.start, Ordering::Relaxed);
         out.extend(self.run(cells).iter().map(|cell| cell.len() as u64));
         Ok(())
     }
 
-    fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn var(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
         let before = out.len();
-        self.run(cells)
-            .iter()
-            .for_each(|cell| out.extend_from_slice(cell));
+        self.run(cells).iter().for_each(|cell| out.append(cell));
         let added = (out.len() - before) as u64;
         self.values.fetch_add(added, Ordering::Relaxed);
         Ok(())
     }
 
-    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         self.values.fetch_add(bytes.end - bytes.start, Ordering::Relaxed);
-        out.extend_from_slice(&self.cells[cell as usize][bytes.start as usize..bytes.end as usize]);
+        out.append(&self.cells[cell as usize][bytes.start as usize..bytes.end as usize]);
         Ok(())
     }
 
-    fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        out.extend(self.run(cells).iter().map(|cell| u8::from(!cell.is_empty())));
+    fn validity(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
+        let valid = self.run(cells).iter().map(|cell| u8::from(!cell.is_empty()));
+        out.write(|out| out.extend(valid));
         Ok(())
     }
 }
@@ -70,7 +69,9 @@ fn column(lengths: impl Iterator<Item = usize>, size: Option<u64>) -> (Arc<Plain
 }
 
 fn read(cells: &dyn Cells, content: Content, range: Range<u64>) -> Vec<u8> {
-    cells.read(content, range, &mut Vec::new()).unwrap().to_vec()
+    Output::of(|out| cells.read(content, range, out))
+        .unwrap()
+        .to_vec()
 }
 
 fn all(plain: &Plain) -> (Vec<u8>, Vec<u8>) {
@@ -162,6 +163,8 @@ fn lengths_that_change_meanwhile_are_an_error() {
     let later = RunCells::new(changed, None, &array, 1);
     // It has the same number in the cache, and so the same blocks.
     assert_eq!(later.len(Content::Data).unwrap(), 500);
-    let error = later.read(Content::Data, 0..10, &mut Vec::new()).err().unwrap();
+    let error = Output::of(|out| later.read(Content::Data, 0..10, out))
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("changed"), "{error}");
 }

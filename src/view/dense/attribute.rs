@@ -1,13 +1,12 @@
 //! Reads the cells of an attribute of a dense view.
 
-use super::copy::{Plan, Run, Target, TileLayout, assert_inside, read, scatter};
+use super::copy::{Plan, Run, Target, TileLayout, assert_inside, scatter};
 use super::points::Points;
 use super::space::{Area, boxes, strides};
 use super::stack::{Slot, Stack};
-use crate::array::cache::Keep;
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::fragment_info::FragmentInfo;
-use crate::array::sequential::SequentialDetector;
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use crate::format::enums::Layout as Order;
 use crate::format::field::Field;
@@ -40,7 +39,6 @@ pub(super) struct DenseRuns {
     count: u64,
     /// Bytes of the chunks that a row of cells passes through.
     band: u64,
-    sequence: SequentialDetector,
     sources: Mutex<LruCache<(usize, Content), Arc<Source>>>,
 }
 
@@ -86,17 +84,15 @@ impl DenseRuns {
             strides: strides(&shape),
             shape,
             count,
-            sequence: SequentialDetector::default(),
             sources: Mutex::new(LruCache::new(MAX_OPEN)),
         }
     }
 
-    /// How to cache the chunks of a read of `cells`, of `size` bytes each.
-    fn keep(&self, cells: &Range<u64>, size: u64) -> Keep {
-        let bytes = cells.start * size..cells.end * size;
-        match self.sequence.next(&bytes) {
-            Keep::Passing if self.band <= MAX_PASSING_BAND => Keep::Passing,
-            _ => Keep::Staying,
+    /// How to cache the chunks of a read that says `keep`.
+    fn keep(&self, keep: Option<Keep>) -> Option<Keep> {
+        match self.band <= MAX_PASSING_BAND {
+            true => keep,
+            false => Some(Keep::Staying),
         }
     }
 
@@ -106,7 +102,7 @@ impl DenseRuns {
         &self,
         cells: &Range<u64>,
         content: Content,
-        keep: Keep,
+        keep: Option<Keep>,
         mut each: impl FnMut(Option<(usize, &Source)>, &Plan) -> Result<()>,
     ) -> Result<()> {
         let target = Target {
@@ -204,7 +200,20 @@ impl DenseRuns {
     }
 
     /// Appends fixed-size values or validity bytes of `cells`. `fill` is that of the fill value.
-    fn copy(&self, cells: Range<u64>, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    fn copy(&self, cells: Range<u64>, content: Content, fill: &[u8], out: &mut Output) -> Result<()> {
+        let mut piece = Output::keeping(self.keep(out.keep));
+        out.write(|out| self.copy_to(cells, content, fill, &mut piece, out))
+    }
+
+    /// [`DenseRuns::copy`]. What is copied is read into `piece`.
+    fn copy_to(
+        &self,
+        cells: Range<u64>,
+        content: Content,
+        fill: &[u8],
+        piece: &mut Output,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let size = fill.len();
         let wanted = (cells.end - cells.start).checked_mul(size as u64);
         let wanted = wanted.and_then(|bytes| usize::try_from(bytes).ok());
@@ -212,9 +221,7 @@ impl DenseRuns {
         let before = out.len();
         out.resize(before + wanted, 0);
         let out = &mut out[before..];
-        let keep = self.keep(&cells, size as u64);
-        let mut scratch = Vec::new();
-        self.plans(&cells, content, keep, |source, plan| {
+        self.plans(&cells, content, piece.keep, |source, plan| {
             let Some((_, source)) = source else {
                 return plan.runs(|run| {
                     fill_run(fill, out, &run);
@@ -223,7 +230,8 @@ impl DenseRuns {
             };
             plan.windows(size as u64, source.tile_cells, |window, runs| {
                 let bytes = window.start * size as u64..window.end * size as u64;
-                let piece = read(&source.column, bytes, keep, &mut scratch)?;
+                piece.clear();
+                source.column.read(bytes, piece)?;
                 for run in runs {
                     let start = (run.source - window.start) as usize * size;
                     let from = &piece[start..start + run.count as usize * size];
@@ -235,7 +243,7 @@ impl DenseRuns {
     }
 
     /// The start of the value of each of the var-sized `cells`, and its length in bytes.
-    fn places(&self, cells: &Range<u64>) -> Result<(Vec<ValueStart>, Vec<u64>)> {
+    fn places(&self, cells: &Range<u64>, keep: Option<Keep>) -> Result<(Vec<ValueStart>, Vec<u64>)> {
         let count = (cells.end - cells.start) as usize;
         let none = ValueStart {
             layer: None,
@@ -243,7 +251,7 @@ impl DenseRuns {
         };
         let (mut places, mut lengths) = (vec![none; count], vec![0; count]);
         let fill = self.attribute.fill_value.len() as u64;
-        let keep = self.keep(cells, 8);
+        let keep = self.keep(keep);
         let mut starts = Vec::new();
         self.plans(cells, Content::Offsets, keep, |source, plan| {
             let mut put = |run: &Run, layer: Option<usize>, cell: &dyn Fn(usize) -> (u64, u64)| {
@@ -277,71 +285,25 @@ impl DenseRuns {
     }
 
     /// Appends the range `bytes` of the value that begins at `place`.
-    fn bytes(&self, place: ValueStart, bytes: Range<u64>, keep: Keep, out: &mut Vec<u8>) -> Result<()> {
+    fn bytes(&self, place: ValueStart, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         let Some(layer) = place.layer else {
             let fill = &self.attribute.fill_value;
-            out.extend_from_slice(&fill[bytes.start as usize..bytes.end as usize]);
+            out.append(&fill[bytes.start as usize..bytes.end as usize]);
             return Ok(());
         };
         let source = self.source(layer, Content::Data)?;
         let range = place.start + bytes.start..place.start + bytes.end;
-        let mut scratch = Vec::new();
-        let piece = read(&source.column, range, keep, &mut scratch)?;
-        out.extend_from_slice(&piece);
-        Ok(())
-    }
-}
-
-impl Runs for DenseRuns {
-    fn count(&self) -> u64 {
-        self.count
+        source.column.read(range, out)
     }
 
-    fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        self.copy(cells, Content::Data, &self.attribute.fill_value, out)
-    }
-
-    fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let fill = [u8::from(self.attribute.fill_value_valid)];
-        self.copy(cells, Content::Validity, &fill, out)
-    }
-
-    fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
-        out.append(&mut self.places(&cells)?.1);
-        Ok(())
-    }
-
-    fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let (places, lengths) = self.places(&cells)?;
-        // Values that are contiguous both in a fragment and in the view become one run. Runs are read in the
-        // order in which they are stored.
-        let mut runs: Vec<(ValueStart, u64, Range<u64>)> = Vec::new();
-        let mut total = 0u64;
-        for (place, length) in places.into_iter().zip(lengths) {
-            let start = total;
-            total = total
-                .checked_add(length)
-                .ok_or_else(|| Error::limit("the values take more than 2^64 bytes"))?;
-            match runs.last_mut() {
-                _ if length == 0 => {}
-                Some((before, end, dest))
-                    if place.layer.is_some() && before.layer == place.layer && *end == place.start =>
-                {
-                    *end += length;
-                    dest.end = total;
-                }
-                _ => runs.push((place, place.start + length, start..total)),
-            }
-        }
-        runs.sort_unstable_by_key(|(place, _, _)| *place);
-        let wanted = usize::try_from(total)
-            .map_err(|_| Error::limit("the read has more bytes than can be addressed"))?;
-        let before = out.len();
-        out.resize(before + wanted, 0);
-        let out = &mut out[before..];
-        let keep = self.keep(&cells, 8);
-        let mut scratch = Vec::new();
-        let mut rest = runs.as_slice();
+    /// Copies `runs` of values to their places in `out`, which they fill. What is copied is read into `piece`.
+    fn copy_values(
+        &self,
+        runs: &[(ValueStart, u64, Range<u64>)],
+        piece: &mut Output,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let mut rest = runs;
         while let Some((first, end, _)) = rest.first() {
             // Runs that are close to each other are read together.
             let mut end = *end;
@@ -367,12 +329,12 @@ impl Runs for DenseRuns {
                 Some(layer) => Some(self.source(layer, Content::Data)?),
             };
             let window = first.start..end;
-            let piece = match &source {
-                None => None,
-                Some(source) => Some(read(&source.column, window.clone(), keep, &mut scratch)?),
-            };
-            let bytes: &[u8] = match &piece {
-                Some(piece) => piece,
+            piece.clear();
+            let bytes: &[u8] = match &source {
+                Some(source) => {
+                    source.column.read(window.clone(), piece)?;
+                    piece
+                }
                 None => &self.attribute.fill_value,
             };
             for (place, _, dest) in now {
@@ -384,12 +346,65 @@ impl Runs for DenseRuns {
         }
         Ok(())
     }
+}
 
-    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+impl Runs for DenseRuns {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn fixed(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
+        self.copy(cells, Content::Data, &self.attribute.fill_value, out)
+    }
+
+    fn validity(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
+        let fill = [u8::from(self.attribute.fill_value_valid)];
+        self.copy(cells, Content::Validity, &fill, out)
+    }
+
+    fn lengths(&self, cells: Range<u64>, keep: Option<Keep>, out: &mut Vec<u64>) -> Result<()> {
+        out.append(&mut self.places(&cells, keep)?.1);
+        Ok(())
+    }
+
+    fn var(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
+        let (places, lengths) = self.places(&cells, out.keep)?;
+        // Values that are contiguous both in a fragment and in the view become one run. Runs are read in the
+        // order in which they are stored.
+        let mut runs: Vec<(ValueStart, u64, Range<u64>)> = Vec::new();
+        let mut total = 0u64;
+        for (place, length) in places.into_iter().zip(lengths) {
+            let start = total;
+            total = total
+                .checked_add(length)
+                .ok_or_else(|| Error::limit("the values take more than 2^64 bytes"))?;
+            match runs.last_mut() {
+                _ if length == 0 => {}
+                Some((before, end, dest))
+                    if place.layer.is_some() && before.layer == place.layer && *end == place.start =>
+                {
+                    *end += length;
+                    dest.end = total;
+                }
+                _ => runs.push((place, place.start + length, start..total)),
+            }
+        }
+        runs.sort_unstable_by_key(|(place, _, _)| *place);
+        let wanted = usize::try_from(total)
+            .map_err(|_| Error::limit("the read has more bytes than can be addressed"))?;
+        let mut piece = Output::keeping(self.keep(out.keep));
+        out.write(|out| {
+            let before = out.len();
+            out.resize(before + wanted, 0);
+            self.copy_values(&runs, &mut piece, &mut out[before..])
+        })
+    }
+
+    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         let cells = cell..cell + 1;
-        let keep = self.keep(&cells, 8);
+        let keep = self.keep(out.keep);
         let place = match self.attribute.cell_val_num.cell_size(self.attribute.datatype) {
-            None => self.places(&cells)?.0.first().copied(),
+            None => self.places(&cells, keep)?.0.first().copied(),
             Some(size) => {
                 let mut found = None;
                 self.plans(&cells, Content::Data, keep, |source, plan| {
@@ -406,7 +421,10 @@ impl Runs for DenseRuns {
             }
         };
         let place = place.ok_or_else(|| Error::internal("there is no such cell"))?;
-        self.bytes(place, bytes, keep, out)
+        match keep {
+            Some(keep) => out.kept(keep, |out| self.bytes(place, bytes, out)),
+            None => self.bytes(place, bytes, out),
+        }
     }
 }
 

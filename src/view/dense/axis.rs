@@ -3,7 +3,7 @@
 use super::space::Axis;
 use crate::array::cells::Cells;
 use crate::array::column::Content;
-use crate::array::read_bytes::ReadBytes;
+use crate::bytes::Output;
 use crate::error::{Error, Result};
 use std::ops::Range;
 
@@ -36,22 +36,18 @@ impl Cells for AxisCells {
         }
     }
 
-    fn read<'s>(
-        &self,
-        content: Content,
-        range: Range<u64>,
-        scratch: &'s mut Vec<u8>,
-    ) -> Result<ReadBytes<'s>> {
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
         let len = self.len(content)?;
         let range = range.start.min(len)..range.end.min(len);
         let size = self.axis.size() as u64;
-        scratch.clear();
-        for cell in range.start / size..range.end.div_ceil(size) {
-            let value = self.axis.coordinate(self.first + cell);
-            scratch.extend_from_slice(&value[..size as usize]);
-        }
-        scratch.drain(..((range.start % size) as usize).min(scratch.len()));
-        scratch.truncate((range.end - range.start) as usize);
-        Ok(ReadBytes::Scratch(scratch))
+        let start = out.len();
+        out.write(|out| {
+            for cell in range.start / size..range.end.div_ceil(size) {
+                let value = self.axis.coordinate(self.first + cell);
+                out.extend_from_slice(&value[..size as usize]);
+            }
+        });
+        let wanted = range.end - range.start;
+        out.cut(start, (range.start % size) as usize, wanted as usize)
     }
 }

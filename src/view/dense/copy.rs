@@ -2,11 +2,7 @@
 //! reads, and the size of each.
 
 use super::space::{Area, Space};
-use crate::array::cache::Keep;
-use crate::array::column::OpenColumn;
-use crate::array::read_bytes::ReadBytes;
-use crate::array::sink::Sink;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::enums::Layout as Order;
 use crate::format::schema::Schema;
 use std::ops::Range;
@@ -270,26 +266,6 @@ const MAX_GAP: u64 = 4 << 10;
 
 /// The most runs of a window.
 const MAX_RUNS: usize = 4096;
-
-/// Reads the bytes in `range` of a column, whose chunks are cached by `keep`. `Internal` if there are fewer
-/// bytes.
-pub(super) fn read<'s>(
-    column: &OpenColumn,
-    range: Range<u64>,
-    keep: Keep,
-    scratch: &'s mut Vec<u8>,
-) -> Result<ReadBytes<'s>> {
-    let mut sink = Sink::new(scratch, keep);
-    column.append(range.clone(), &mut sink)?;
-    let piece = sink.finish();
-    match piece.len() as u64 == range.end - range.start {
-        true => Ok(piece),
-        false => Err(Error::internal(format!(
-            "read {} bytes of a column, expected {range:?}",
-            piece.len()
-        ))),
-    }
-}
 
 /// Panics unless the `count` cells `first`, `first + step`, … are among the `size` bytes each of `bytes`.
 pub(super) fn assert_inside(first: usize, step: usize, count: usize, size: usize, bytes: usize) {

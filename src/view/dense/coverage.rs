@@ -9,7 +9,7 @@ use super::copy::Target;
 use super::overlay::Overlay;
 use super::points::Points;
 use super::space::{Area, boxes, strides};
-use crate::array::cache::Keep;
+use crate::bytes::Keep;
 use crate::error::{Error, Result};
 use crate::lock::{get_or_make, lock};
 use std::ops::{ControlFlow, Range};
@@ -167,7 +167,7 @@ impl Dense {
             }
             for layer in overlay.sparse(&area) {
                 let points = self.points(layer)?;
-                let found = points.within(&stack.space, &area, &[], &target, Keep::Staying)?;
+                let found = points.within(&stack.space, &area, &[], &target, Some(Keep::Staying))?;
                 for (_, place) in found {
                     written[place as usize] = 1;
                 }

@@ -1,13 +1,14 @@
 //! Sparse fragments in dense arrays, written by old versions of libtiledb. Each sets the cells at its
 //! coordinates.
 
-use super::copy::{Target, read};
+use super::copy::Target;
 use super::space::{Area, Space};
 use super::stack::Stack;
-use crate::array::cache::{CacheKey, Keep};
+use crate::array::cache::CacheKey;
 use crate::array::column::{Column, Content, OpenColumn};
 use crate::array::field::Role;
 use crate::array::fragment_info::FragmentInfo;
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ impl Points {
         points.boxes = engine.cache.derive(key, size, Keep::Staying, || {
             let mut out = Vec::new();
             for tile in 0..info.geometry.tile_num {
-                for indexes in points.tile(&stack.space, tile, Keep::Passing)? {
+                for indexes in points.tile(&stack.space, tile, Some(Keep::Passing))? {
                     let ends = indexes.iter().min().zip(indexes.iter().max());
                     let (first, last) = ends.ok_or_else(|| Error::internal("a tile has no cells"))?;
                     out.push((*first, *last));
@@ -58,17 +59,17 @@ impl Points {
     }
 
     /// The indexes of a tile's cells along each dimension.
-    fn tile(&self, space: &Space, tile: u64, keep: Keep) -> Result<Vec<Vec<u64>>> {
+    fn tile(&self, space: &Space, tile: u64, keep: Option<Keep>) -> Result<Vec<Vec<u64>>> {
         let geometry = &self.info.geometry;
         let first = tile * geometry.tile_cells;
         let end = first + geometry.cells_of(tile);
-        let mut scratch = Vec::new();
         let columns = self.columns.iter().zip(&space.axes);
         let indexes = columns.map(|(column, axis)| {
             let size = axis.size() as u64;
             let bytes = first * size..end * size;
-            let piece = read(column, bytes, keep, &mut scratch)?;
-            let coordinates = piece.chunks_exact(axis.size().max(1));
+            let mut out = Output::keeping(keep);
+            column.read(bytes, &mut out)?;
+            let coordinates = out.chunks_exact(axis.size().max(1));
             coordinates.map(|coordinate| axis.index(coordinate)).collect()
         });
         indexes.collect()
@@ -82,7 +83,7 @@ impl Points {
         wanted: &Area,
         hiding: &[&Area],
         target: &Target<'_>,
-        keep: Keep,
+        keep: Option<Keep>,
     ) -> Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
         for (tile, bounds) in self.boxes.chunks_exact(self.columns.len().max(1)).enumerate() {

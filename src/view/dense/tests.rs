@@ -5,6 +5,7 @@ use super::super::testing::{Files, Numbers, Parts, UUID, generic, open, read, ti
 use super::super::{DimRange, View};
 use crate::array::Array;
 use crate::array::column::Content;
+use crate::bytes::Output;
 use crate::error::ErrorKind;
 use crate::format::testing::{Bytes, ZSTD};
 use crate::stats::Stats;
@@ -497,10 +498,8 @@ fn what_cannot_be_given_is_an_error_where_it_is_needed() {
     let view = View::new(array.clone(), None, None).unwrap();
     let cells = view.open(2).unwrap();
     // Rows of 16 cells of 6 bytes: the fifth row is the first that needs the other type.
-    let mut scratch = Vec::new();
-    cells.read(Content::Data, 0..4 * 96, &mut scratch).unwrap();
-    let error = cells
-        .read(Content::Data, 4 * 96..5 * 96, &mut scratch)
+    Output::of(|out| cells.read(Content::Data, 0..4 * 96, out)).unwrap();
+    let error = Output::of(|out| cells.read(Content::Data, 4 * 96..5 * 96, out))
         .err()
         .unwrap();
     let text = error.to_string();

@@ -6,6 +6,7 @@ use super::block::{Piece, ViewPart};
 use super::{Merged, Share};
 use crate::array::cells::{Cells, FragmentCells};
 use crate::array::column::Content;
+use crate::bytes::{Keep, Output};
 use crate::error::{Error, Result};
 use crate::format::field::Stored;
 use std::ops::Range;
@@ -40,6 +41,34 @@ struct Segment {
     cells: Range<u64>,
     /// How many of `cells` are wanted.
     wanted: u64,
+}
+
+/// Reads the segments of one read, and shares chunks with the cache as long as they are few: it does not count
+/// those that only readers hold.
+struct Shared {
+    keep: Option<Keep>,
+    /// The bytes of chunks that may still be shared.
+    room: usize,
+}
+
+impl Shared {
+    /// The most bytes of chunks that a read holds.
+    const MOST: usize = 4 << 20;
+
+    fn new(keep: Option<Keep>) -> Shared {
+        Shared {
+            keep,
+            room: Self::MOST,
+        }
+    }
+
+    /// What `read` reads into an empty output.
+    fn read(&mut self, read: impl FnOnce(&mut Output) -> Result<()>) -> Result<Output> {
+        let mut out = Output::keeping(self.keep).sharing_at_most(self.room);
+        read(&mut out)?;
+        self.room -= out.held();
+        Ok(out)
+    }
 }
 
 /// If runs have at least this many cells on average, each run is read by itself.
@@ -159,7 +188,7 @@ impl Places {
 
     /// For each input from `first_input` on, the cells read of its segment. None if an input has several
     /// segments or lacks the field.
-    fn single<'g, const N: usize>(&self, got: &'g [Option<Vec<u8>>]) -> Option<Vec<Known<'g, N>>> {
+    fn single<'g, const N: usize>(&self, got: &'g [Option<Output>]) -> Option<Vec<Known<'g, N>>> {
         let of = |bounds: &[usize]| match *bounds {
             [first, end] if first == end => Some((0, &[][..])),
             [first, end] if first + 1 == end => {
@@ -266,7 +295,7 @@ impl Gather {
     fn segments<T>(
         &self,
         places: &Places,
-        mut read: impl FnMut(&FragmentCells, Range<u64>) -> Result<T>,
+        mut read: impl FnMut(&dyn Cells, Range<u64>) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
         let segments = places.segments.iter().map(|segment| {
             let stored = match self.stored(segment.input) {
@@ -317,12 +346,6 @@ impl Gather {
         Ok(all > wanted.saturating_mul(MAX_WASTE))
     }
 
-    /// Appends the fill value `count` times.
-    fn fill_cells(&self, count: u64, out: &mut Vec<u8>) -> Result<()> {
-        (0..count).for_each(|_| out.extend_from_slice(&self.field.fill_value));
-        Ok(())
-    }
-
     /// Appends the entries of `cells` in `content`, of `size` bytes each. `fill` is the entry of cells of
     /// fragments without the field.
     fn entries(
@@ -331,7 +354,7 @@ impl Gather {
         size: u64,
         content: Content,
         fill: &[u8],
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> Result<()> {
         if fill.len() as u64 != size && matches!(self.field.role, Role::Attribute(_)) {
             let message = format!("the fill value has {} bytes, but a cell has {size}", fill.len());
@@ -339,39 +362,40 @@ impl Gather {
         }
         let wanted = cells.end - cells.start;
         let found = self.places(cells)?;
-        out.reserve((wanted * size) as usize);
         // Long runs are read one by one, directly into `out`.
         if wanted >= MIN_LONG_RUN.saturating_mul(found.pieces) {
             return found.each_piece(|piece| self.run(piece, content, fill, out));
         }
+        let mut shared = Shared::new(out.keep);
         let got = self.segments(&found, |stored, cells| {
-            let mut entries = Vec::with_capacity(((cells.end - cells.start) * size) as usize);
-            stored.append(content, cells, &mut entries)?;
-            Ok(entries)
+            shared.read(|out| stored.append(content, cells, out))
         })?;
-        // A copy whose size is known to the compiler takes a few instructions.
-        match size {
-            1 => copy::<1>(&found, &got, fill, out),
-            2 => copy::<2>(&found, &got, fill, out),
-            4 => copy::<4>(&found, &got, fill, out),
-            8 => copy::<8>(&found, &got, fill, out),
-            _ => found.each(&got, |count, from, got| {
-                let Some(got) = got else {
-                    (0..count).for_each(|_| out.extend_from_slice(fill));
-                    return Ok(());
-                };
-                let size = size as usize;
-                out.extend_from_slice(&got[from * size..(from + count) * size]);
-                Ok(())
-            }),
-        }
+        out.write(|out| {
+            out.reserve((wanted * size) as usize);
+            // A copy whose size is known to the compiler takes a few instructions.
+            match size {
+                1 => copy::<1>(&found, &got, fill, out),
+                2 => copy::<2>(&found, &got, fill, out),
+                4 => copy::<4>(&found, &got, fill, out),
+                8 => copy::<8>(&found, &got, fill, out),
+                _ => found.each(&got, |count, from, got| {
+                    let Some(got) = got else {
+                        (0..count).for_each(|_| out.extend_from_slice(fill));
+                        return Ok(());
+                    };
+                    let size = size as usize;
+                    out.extend_from_slice(&got[from * size..(from + count) * size]);
+                    Ok(())
+                }),
+            }
+        })
     }
 
     /// Reads and appends the entries of one piece.
-    fn run(&self, piece: &Piece, content: Content, fill: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    fn run(&self, piece: &Piece, content: Content, fill: &[u8], out: &mut Output) -> Result<()> {
         match self.stored(piece.input)? {
-            Some(stored) => stored.append(content, cells_of(piece), out)?,
-            None => (0..piece.count).for_each(|_| out.extend_from_slice(fill)),
+            Some(stored) => (stored as &dyn Cells).append(content, cells_of(piece), out)?,
+            None => out.write(|out| repeat(fill, piece.count, out)),
         }
         Ok(())
     }
@@ -380,7 +404,7 @@ impl Gather {
 /// Appends the entries of all pieces, of `N` bytes each.
 fn copy<const N: usize>(
     found: &Places,
-    got: &[Option<Vec<u8>>],
+    got: &[Option<Output>],
     fill: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<()> {
@@ -434,6 +458,11 @@ fn copy<const N: usize>(
     })
 }
 
+/// Appends `cell` so many times.
+fn repeat(cell: &[u8], times: u64, out: &mut Vec<u8>) {
+    (0..times).for_each(|_| out.extend_from_slice(cell));
+}
+
 fn too_few() -> Error {
     Error::internal("read fewer cells than the fragment has")
 }
@@ -443,13 +472,13 @@ impl Runs for Gather {
         self.count
     }
 
-    fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn fixed(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
         let size = self.field.cell_size();
         let size = size.ok_or_else(|| Error::internal("var-sized cells have no fixed size"))?;
         self.entries(cells, size, Content::Data, &self.field.fill_value, out)
     }
 
-    fn validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn validity(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
         self.entries(
             cells,
             1,
@@ -459,12 +488,9 @@ impl Runs for Gather {
         )
     }
 
-    fn lengths(&self, cells: Range<u64>, out: &mut Vec<u64>) -> Result<()> {
+    fn lengths(&self, cells: Range<u64>, keep: Option<Keep>, out: &mut Vec<u64>) -> Result<()> {
         let found = self.places(cells)?;
-        let got = self.segments(&found, |stored, cells| {
-            let stored: &dyn Cells = stored;
-            stored.starts(cells)
-        })?;
+        let got = self.segments(&found, |stored, cells| stored.starts_kept(cells, keep))?;
         found.each(&got, |count, from, starts| {
             let Some(starts) = starts else {
                 out.extend((0..count).map(|_| self.field.fill_value.len() as u64));
@@ -476,54 +502,60 @@ impl Runs for Gather {
         })
     }
 
-    fn var(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn var(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
         let found = self.places(cells)?;
-        let starts = self.segments(&found, |stored, cells| {
-            let stored: &dyn Cells = stored;
-            stored.starts(cells)
-        })?;
+        let keep = out.keep;
+        let starts = self.segments(&found, |stored, cells| stored.starts_kept(cells, keep))?;
         if self.wastes_bytes(&found, &starts)? {
             // Long cells that are not wanted lie between those that are: each piece is read by itself.
             return found.each_piece(|piece| match self.stored(piece.input)? {
                 Some(stored) => {
                     let stored: &dyn Cells = stored;
-                    out.extend_from_slice(&stored.var_values(cells_of(piece))?.1);
+                    stored.between(&stored.starts_kept(cells_of(piece), keep)?, out)
+                }
+                None => {
+                    out.write(|out| repeat(&self.field.fill_value, piece.count, out));
                     Ok(())
                 }
-                None => self.fill_cells(piece.count, out),
             });
         }
+        let mut shared = Shared::new(keep);
         let segments = found.segments.iter().zip(starts);
         let got = segments.map(|(segment, starts)| {
             let Some(starts) = starts else { return Ok(None) };
             let stored = self.stored(segment.input)?.ok_or_else(too_few)?;
-            let values = (stored as &dyn Cells).between(&starts)?;
+            let stored: &dyn Cells = stored;
+            let values = shared.read(|out| stored.between(&starts, out))?;
             Ok(Some((starts, values)))
         });
         let got = got.collect::<Result<Vec<_>>>()?;
-        found.each(&got, |count, from, got| {
-            let Some((starts, values)) = got else {
-                return self.fill_cells(count as u64, out);
-            };
-            let first = starts.first().ok_or_else(too_few)?;
-            let range = starts
-                .get(from)
-                .zip(starts.get(from + count))
-                .ok_or_else(too_few)?;
-            let range = (range.0 - first) as usize..(range.1 - first) as usize;
-            out.extend_from_slice(values.get(range).ok_or_else(too_few)?);
-            Ok(())
-        })
+        let copy = |out: &mut Vec<u8>| {
+            found.each(&got, |count, from, got| {
+                let Some((starts, values)) = got else {
+                    repeat(&self.field.fill_value, count as u64, out);
+                    return Ok(());
+                };
+                let first = starts.first().ok_or_else(too_few)?;
+                let range = starts
+                    .get(from)
+                    .zip(starts.get(from + count))
+                    .ok_or_else(too_few)?;
+                let range = (range.0 - first) as usize..(range.1 - first) as usize;
+                out.extend_from_slice(values.get(range).ok_or_else(too_few)?);
+                Ok(())
+            })
+        };
+        out.write(copy)
     }
 
-    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         let piece = self.piece_of(cell)?;
         let Some(stored) = self.stored(piece.input)? else {
             let part = self
                 .field
                 .fill_value
                 .get(bytes.start as usize..bytes.end as usize);
-            out.extend_from_slice(part.ok_or_else(too_few)?);
+            out.append(part.ok_or_else(too_few)?);
             return Ok(());
         };
         let stored: &dyn Cells = stored;
@@ -531,9 +563,6 @@ impl Runs for Gather {
             Some(size) => piece.first * size,
             None => *stored.starts(cells_of(&piece))?.first().ok_or_else(too_few)?,
         };
-        let mut scratch = Vec::new();
-        let range = start + bytes.start..start + bytes.end;
-        out.extend_from_slice(&stored.read(Content::Data, range, &mut scratch)?);
-        Ok(())
+        stored.read(Content::Data, start + bytes.start..start + bytes.end, out)
     }
 }

@@ -7,6 +7,7 @@ use super::super::{DimRange, View};
 use super::batch::WRONG_TURN;
 use crate::array::column::Content;
 use crate::array::time::TimeRange;
+use crate::bytes::Output;
 use crate::storage::MemoryStorage;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -81,11 +82,11 @@ fn model(
 fn check(view: &View, field: usize, content: Content, wanted: &[u8], numbers: &mut Numbers, what: &str) {
     let cells = view.open(field).unwrap();
     assert_eq!(cells.len(content).unwrap(), wanted.len() as u64, "{what}");
-    let (mut scratch, len) = (Vec::new(), wanted.len() as u64);
+    let len = wanted.len() as u64;
     for _ in 0..3 {
         let from = numbers.below(len + 1);
         let to = from + numbers.below((len - from).min(100) + 1);
-        let piece = cells.read(content, from..to, &mut scratch).unwrap();
+        let piece = Output::of(|out| cells.read(content, from..to, out)).unwrap();
         assert!(
             *piece == wanted[from as usize..to as usize],
             "{what}: {from}..{to}"
@@ -289,8 +290,7 @@ fn a_wrong_turn_never_gives_other_cells() {
         let view = View::new(array, None, None).unwrap();
         let places = || {
             let cells = view.open(0)?;
-            let mut scratch = Vec::new();
-            let whole = cells.read(Content::Data, 0..120, &mut scratch)?.to_vec();
+            let whole = Output::of(|out| cells.read(Content::Data, 0..120, out))?.to_vec();
             Ok::<_, crate::error::Error>(whole)
         };
         WRONG_TURN.set(Some((number, member)));
@@ -345,8 +345,7 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
         let (array, stats) = open(&storage);
         let view = View::new(array, None, None).unwrap();
         let cells = view.open(0).unwrap();
-        let mut scratch = Vec::new();
-        let first = cells.read(Content::Data, 0..40, &mut scratch).unwrap();
+        let first = Output::of(|out| cells.read(Content::Data, 0..40, out)).unwrap();
         let wanted: Vec<u8> = (0..10).flat_map(i32::to_le_bytes).collect();
         assert!(*first == wanted);
         let decoded = stats.chunks_decoded.get();

@@ -2,15 +2,15 @@
 
 use crate::array::cell_slice::CellSlice;
 use crate::array::cells::{Cells, FragmentCells};
-use crate::array::column::Content;
+use crate::bytes::Output;
 use crate::error::{Error, Result};
 use std::ops::Range;
 
 /// Consecutive cells of one field: values, and starts and validity if the field has them.
 pub(super) struct Values {
-    values: Vec<u8>,
+    values: Output,
     starts: Option<Vec<u64>>,
-    validity: Option<Vec<u8>>,
+    validity: Option<Output>,
     count: usize,
 }
 
@@ -37,22 +37,15 @@ impl Values {
     pub(super) fn read(cells: &FragmentCells, range: Range<u64>) -> Result<Values> {
         let read: &dyn Cells = cells;
         let (starts, values) = match cells.cell_size() {
-            Some(size) => {
-                let mut values = Vec::with_capacity(((range.end - range.start) * size) as usize);
-                cells.append(Content::Data, range.clone(), &mut values)?;
-                (None, values)
-            }
+            Some(_) => (None, read.values(range.clone())?),
             None => {
-                let (starts, values) = read.var_values(range.clone())?;
+                let starts = read.starts(range.clone())?;
+                let values = Output::of(|out| read.between(&starts, out))?;
                 (Some(starts), values)
             }
         };
         let validity = match cells.field().nullable {
-            true => {
-                let mut validity = Vec::with_capacity((range.end - range.start) as usize);
-                cells.append(Content::Validity, range.clone(), &mut validity)?;
-                Some(validity)
-            }
+            true => Some(read.validity(range.clone())?),
             false => None,
         };
         Ok(Values {
@@ -76,8 +69,7 @@ impl Values {
 /// Reads cells that are one u64 each.
 pub(super) fn numbers(cells: &FragmentCells, range: Range<u64>) -> Result<Vec<u64>> {
     let read: &dyn Cells = cells;
-    let mut scratch = Vec::new();
-    let bytes = read.values(range, &mut scratch)?;
+    let bytes = read.values(range)?;
     let numbers = bytes.as_chunks::<8>().0.iter();
     Ok(numbers.map(|bytes| u64::from_le_bytes(*bytes)).collect())
 }

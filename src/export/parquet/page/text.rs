@@ -3,6 +3,7 @@
 use super::super::leaf::Encoding;
 use super::{Page, cells};
 use crate::array::column::Content;
+use crate::bytes::Output;
 use crate::error::{Error, Result};
 use std::ops::Range;
 
@@ -59,9 +60,9 @@ impl Page<'_> {
         };
         let start = first.1 + inside(first.0, first.2).start;
         let end = last.1 + inside(last.0, last.2).end;
-        let mut scratch = Vec::new();
+        let mut piece = Output::new();
         let bytes = start..end.max(start);
-        let piece = self.column.cells()?.read(Content::Data, bytes, &mut scratch)?;
+        self.column.cells()?.read(Content::Data, bytes, &mut piece)?;
         for &(place, at, len) in texts {
             let head = (len as u32).to_le_bytes();
             let of_head = range.start.saturating_sub(place).min(4)..range.end.saturating_sub(place).min(4);
@@ -90,7 +91,7 @@ impl Page<'_> {
         let valid = self.column.validity(rows.clone())?;
         let strip = matches!(self.leaf.encoding, Encoding::Bytes { strip: true });
         let step = (MAX_TEXT_READ / size.max(1)).max(1);
-        let (mut out, mut scratch) = (Vec::new(), Vec::new());
+        let mut out = Vec::new();
         let null = |row: u64| {
             let place = (row - rows.start) as usize;
             valid.as_ref().is_some_and(|valid| valid[place] == 0)
@@ -100,7 +101,7 @@ impl Page<'_> {
             let end = (row + step).min(rows.end);
             let mut lens = vec![size; (end - row) as usize];
             if strip {
-                let stored = self.column.cells()?.values(row..end, &mut scratch)?;
+                let stored = self.column.cells()?.values(row..end)?;
                 let texts = stored.chunks_exact((size as usize).max(1));
                 for (len, text) in lens.iter_mut().zip(texts) {
                     *len = self.leaf.text_len(text);

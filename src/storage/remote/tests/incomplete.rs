@@ -30,10 +30,9 @@ fn read(tree: &Tree, path: &str) -> Result<Vec<u8>> {
     let Some(Node::File(file)) = tree.root.find(path)? else {
         panic!("{path} is no file");
     };
-    let (open, mut scratch) = (file.open()?, Vec::new());
-    Ok(open
-        .read(0, usize::try_from(open.len()).unwrap(), &mut scratch)?
-        .to_vec())
+    let (open, mut out) = (file.open()?, crate::bytes::Output::new());
+    open.read(0..open.len(), &mut out)?;
+    Ok(out.into())
 }
 
 #[test]
