@@ -19,6 +19,7 @@ use crate::format::datatype::CellValNum;
 use crate::layout::{CellBytes, FileLayout};
 use crate::lock::lock;
 use crate::view::labels::labelled;
+use crate::view::selection::Selection;
 use crate::view::{DimRange, Role, View};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -45,30 +46,30 @@ pub struct Shown {
 impl Shown {
     /// The current view. Its cells cannot be read if a committed fragment is missing.
     pub fn view(&self) -> Result<Arc<View>> {
-        let view = || {
-            View::at(
+        let select = || {
+            Selection::new(
                 self.moment.array.clone(),
                 self.moment.when.clone(),
                 self.subarray.clone(),
             )
         };
-        let made = view();
+        let found = select();
         let gone = |error: &Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Missing);
-        let error = made
+        let error = found
             .as_ref()
-            .map_or_else(|error| Some(error.clone()), |view| view.check_complete().err());
-        let view = match error {
-            None => made,
+            .map_or_else(|error| Some(error.clone()), |found| found.check_complete().err());
+        let found = match error {
+            None => found,
             Some(error) => {
                 // The listing may be out of date, and name files that are gone.
                 self.moment.array.look_again();
-                if gone(&error) { view() } else { made }
+                if gone(&error) { select() } else { found }
             }
         };
-        let view = self.placed(view)?;
-        let array = view.array();
-        let key = (array.path.clone(), array.engine.number(&view.state()));
-        let view = shared(&self.views, key, || view);
+        let selection = self.placed(found)?;
+        let array = selection.array();
+        let key = (array.path.clone(), array.engine.number(&selection.state()));
+        let view = shared(&self.views, key, || View::of(selection));
         let mut latest = lock(&self.latest);
         let before = latest.replace(view.clone());
         drop(latest);
@@ -420,4 +421,22 @@ impl File for ColumnFile {
 /// Adds the array to an error without a file.
 pub fn place(error: Error, array: &str) -> Error {
     error.at(0).in_file(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tree::{Node, Options, Tree};
+    use crate::view::testing::BUILT;
+
+    #[test]
+    fn a_view_is_built_once_while_it_is_in_use() {
+        let tree = Tree::open("tests/data/sample/weather".as_ref(), &Options::default()).unwrap();
+        let built = BUILT.get();
+        let Some(Node::File(file)) = tree.root.find("data/array.nc").unwrap() else {
+            panic!("no array.nc");
+        };
+        file.stat().unwrap();
+        file.open().unwrap();
+        assert_eq!(BUILT.get() - built, 1);
+    }
 }

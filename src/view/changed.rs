@@ -12,7 +12,7 @@ impl View {
     pub(crate) fn may_be_unreadable(&self) -> &[bool] {
         self.changed.get_or_init(|| {
             let mut changed = vec![false; self.fields().len()];
-            let files = &self.snapshot.listing.schemas;
+            let files = &self.of.snapshot.listing.schemas;
             if files.len() < 2 {
                 return changed;
             }
@@ -21,9 +21,9 @@ impl View {
             let attributes: HashMap<&[u8], (usize, Form)> = attributes
                 .map(|(i, field)| (&*field.name, (i, field.form())))
                 .collect();
-            for file in files.iter().filter(|file| file.name != self.schema_file.name) {
+            for file in files.iter().filter(|file| file.name != self.of.schema_file.name) {
                 // The fragments of a schema that cannot be read cannot be read either.
-                let Ok(schema) = self.array.schemas.get(&file.name) else {
+                let Ok(schema) = self.of.array.schemas.get(&file.name) else {
                     continue;
                 };
                 for other in &schema.attributes {

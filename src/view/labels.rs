@@ -1,7 +1,8 @@
 //! Dimension labels in views: the labels of each coordinate, and which coordinates have the labels from one to
 //! another.
 
-use super::{DimRange, Field, Part, Role, View, coordinate};
+use super::selection::Selection;
+use super::{DimRange, Field, Role, View, coordinate};
 use crate::array::Array;
 use crate::array::cells::Cells;
 use crate::array::time::When;
@@ -29,7 +30,7 @@ pub(crate) fn labelled(
         DataOrder::Decreasing => (&wanted.hi, &wanted.lo),
         DataOrder::Unordered => return Err(Error::not_found("the labels have no order")),
     };
-    let view = whole(array, when, label)?;
+    let view = View::of(whole(array, when, label)?);
     let labels = Labels::new(&view, schema, label)?;
     let region = view.region()?.filter(|_| labels.cells.count() > 0);
     let none = || Error::not_found(UNWRITTEN);
@@ -69,12 +70,12 @@ pub(crate) fn labelled(
 /// Why there are no labels at a time.
 const UNWRITTEN: &str = "no labels were written until then";
 
-/// The view of all labels. `NotFound` if they are not in the directory of the array.
-fn whole(array: &Array, when: &When, label: &DimensionLabel) -> Result<View> {
+/// All labels. `NotFound` if they are not in the directory of the array.
+fn whole(array: &Array, when: &When, label: &DimensionLabel) -> Result<Selection> {
     let outside = || Error::not_found("the labels are not in the directory of the array");
     // Labels have no labels, whatever their schema says.
     let array = array.label(label).ok_or_else(outside)?;
-    View::with_labels(array, when.clone(), None, |_, _, _| Arc::new([]))
+    Selection::with_labels(array, when.clone(), None, |_, _, _| Arc::new([]))
 }
 
 /// The field of the labels in `view`, of the array of `label`. `Corrupt` if that array is not as `schema`
@@ -104,7 +105,7 @@ pub(crate) struct AxisLabel {
     /// As the schema has it.
     pub(crate) label: DimensionLabel,
     /// All labels in the view's time range.
-    whole: Result<View>,
+    whole: Result<Selection>,
 }
 
 impl AxisLabel {
@@ -128,7 +129,7 @@ impl AxisLabel {
 
 impl Hash for AxisLabel {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let state = self.whole.as_ref().map(View::state);
+        let state = self.whole.as_ref().map(Selection::state);
         state.map_err(|error| error.to_string()).hash(hasher);
     }
 }
@@ -157,7 +158,7 @@ impl Along {
 impl View {
     /// The dimension labels of a dense view, in the schema's order; none of a sparse one.
     pub(crate) fn labels(&self) -> &[AxisLabel] {
-        &self.labels
+        &self.of.labels
     }
 
     /// Label `index` along its axis, or the reason why the view does not show it. An error if that is unknown.
@@ -175,9 +176,9 @@ impl View {
 
     fn find_along(&self, index: usize) -> Result<Along> {
         let missing = || Error::internal("there is no such label");
-        let AxisLabel { label, whole } = self.labels.get(index).ok_or_else(missing)?;
-        let whole = whole.as_ref().map_err(Clone::clone)?;
-        let field = field(whole, &self.schema, label)?;
+        let AxisLabel { label, whole } = self.of.labels.get(index).ok_or_else(missing)?;
+        let whole = View::of(whole.as_ref().map_err(Clone::clone)?.clone());
+        let field = field(&whole, &self.of.schema, label)?;
         if whole.shape_at_most()?.contains(&0) {
             return Err(Error::not_found(UNWRITTEN));
         }
@@ -191,15 +192,7 @@ impl View {
             lo: Some(axis.lo.clone()),
             hi: Some(axis.hi.clone()),
         }]);
-        let view = View::of(
-            whole.array.clone(),
-            whole.snapshot.clone(),
-            whole.when.clone(),
-            whole.schema_file.clone(),
-            whole.schema.clone(),
-            Part { subarray, most: None },
-            Arc::new([]),
-        );
+        let view = View::of(whole.of.part(subarray, None));
         Ok(Along { view, field })
     }
 }

@@ -11,6 +11,7 @@ mod dense;
 pub(crate) mod labels;
 mod outlines;
 pub(crate) mod repeated;
+pub(crate) mod selection;
 mod sparse;
 pub mod table;
 #[cfg(test)]
@@ -24,16 +25,14 @@ use crate::array::cells::Cells;
 use crate::array::listing::SchemaFile;
 use crate::array::pin::Pin;
 use crate::array::snapshot::Snapshot;
-use crate::array::time::{TimeRange, When, now};
+use crate::array::time::{TimeRange, When};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::ArrayType;
 pub use crate::format::field::{Field, Role};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
-use crate::hash::hash;
 use crate::parallel;
-use labels::AxisLabel;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use selection::Selection;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -51,31 +50,14 @@ pub struct DimRange {
 /// An array, or a part of its domain, as a reader sees it in a time range. Making a view is cheap: fragments
 /// are opened on demand.
 pub struct View {
-    array: Arc<Array>,
-    snapshot: Arc<Snapshot>,
-    when: When,
-    schema_file: SchemaFile,
-    schema: Arc<Schema>,
+    of: Selection,
     fields: OnceLock<Vec<Field>>,
     /// Indexes of the fields that were asked for; None for all.
     selected: Option<Vec<usize>>,
-    subarray: Option<Vec<DimRange>>,
-    state: u64,
     merge: Merge,
-    /// Why it is unknown which fragments are seen; None if it is known.
-    incomplete: Option<Error>,
-    labels: Arc<[AxisLabel]>,
     pin: OnceLock<Option<Pin>>,
     /// See [`View::may_be_unreadable`].
     changed: OnceLock<Vec<bool>>,
-}
-
-/// Which cells a view has.
-struct Part {
-    /// Those in these ranges; None: in the whole domain.
-    subarray: Option<Vec<DimRange>>,
-    /// Only so many of the first ones, in a sparse view.
-    most: Option<u64>,
 }
 
 /// How the fragments are merged.
@@ -85,79 +67,30 @@ enum Merge {
 }
 
 impl View {
-    /// What a reader sees of `array` in the time range `times` (None: up to now) and in `subarray` (None: the
-    /// whole domain). `subarray` has one range per dimension, in the schema's order, already checked against
-    /// the domain. Reads only file names and the schema. If it is unknown which fragments are seen, there is
-    /// a view without cells: see [`View::check_complete`].
+    /// The view of [`Selection::new`]. If it is unknown which fragments are seen, it has no cells: see
+    /// [`View::check_complete`].
     pub(crate) fn new(
         array: Arc<Array>,
         times: Option<TimeRange>,
         subarray: Option<Vec<DimRange>>,
     ) -> Result<View> {
-        View::at(array, times.into(), subarray)
+        Selection::new(array, times.into(), subarray).map(View::of)
     }
 
-    /// [`View::new`] for a time range or a pinned state.
-    pub(crate) fn at(array: Arc<Array>, when: When, subarray: Option<Vec<DimRange>>) -> Result<View> {
-        View::with_labels(array, when, subarray, AxisLabel::all)
-    }
-
-    /// [`View::new`] with the dimension labels that `labels` finds.
-    fn with_labels(
-        array: Arc<Array>,
-        when: When,
-        subarray: Option<Vec<DimRange>>,
-        labels: impl FnOnce(&Array, &When, &Schema) -> Arc<[AxisLabel]>,
-    ) -> Result<View> {
-        let snapshot = array.snapshot_at(&when)?;
-        let schema_file = array.schema_file(&snapshot)?;
-        let schema = array.schemas.get(&schema_file.name)?;
-        let labels = labels(&array, &when, &schema);
-        let part = Part { subarray, most: None };
-        Ok(View::of(array, snapshot, when, schema_file, schema, part, labels))
-    }
-
-    /// The view of what `snapshot` shows.
-    fn of(
-        array: Arc<Array>,
-        snapshot: Arc<Snapshot>,
-        when: When,
-        schema_file: SchemaFile,
-        schema: Arc<Schema>,
-        Part { subarray, most }: Part,
-        labels: Arc<[AxisLabel]>,
-    ) -> View {
-        let incomplete = snapshot.check_complete(now()).err();
-        let mut state = hash(&(
-            state(&snapshot, &schema_file, when.times(), subarray.as_deref(), most),
-            incomplete.is_some(),
-        ));
-        if !labels.is_empty() {
-            state = hash(&(state, &*labels));
-        }
-        let part = subarray.as_deref();
-        let merge = match schema.array_type {
-            ArrayType::Dense => Merge::Dense(Arc::new(dense::Dense::new(
-                &array, &snapshot, &schema, part, state,
-            ))),
-            ArrayType::Sparse => Merge::Sparse(Arc::new(sparse::Sparse::new(
-                &array, &snapshot, &schema, part, most, state,
-            ))),
+    /// The view of what is selected.
+    pub(crate) fn of(of: Selection) -> View {
+        #[cfg(test)]
+        testing::BUILT.set(testing::BUILT.get() + 1);
+        let merge = match of.schema.array_type {
+            ArrayType::Dense => Merge::Dense(Arc::new(dense::Dense::new(&of))),
+            ArrayType::Sparse => Merge::Sparse(Arc::new(sparse::Sparse::new(&of))),
         };
         View {
+            of,
             // A view is made for each lookup below it.
             fields: OnceLock::new(),
             selected: None,
-            array,
-            snapshot,
-            when,
-            schema_file,
-            schema,
-            subarray,
-            state,
             merge,
-            incomplete,
-            labels,
             pin: OnceLock::new(),
             changed: OnceLock::new(),
         }
@@ -167,18 +100,10 @@ impl View {
     /// are fewer. It knows how many cells it has without looking at all cells of this view.
     pub(crate) fn head(&self, most: u64) -> Result<View> {
         let (subarray, most) = match self.merge()? {
-            Merge::Dense(_) => (self.first_box(most)?.or_else(|| self.subarray.clone()), None),
-            Merge::Sparse(_) => (self.subarray.clone(), Some(most)),
+            Merge::Dense(_) => (self.first_box(most)?.or_else(|| self.of.subarray.clone()), None),
+            Merge::Sparse(_) => (self.of.subarray.clone(), Some(most)),
         };
-        Ok(View::of(
-            self.array.clone(),
-            self.snapshot.clone(),
-            self.when.clone(),
-            self.schema_file.clone(),
-            self.schema.clone(),
-            Part { subarray, most },
-            self.labels.clone(),
-        ))
+        Ok(View::of(self.of.part(subarray, most)))
     }
 
     /// The box at the lower corner of a dense view that holds its first `most` cells, and at most twice as
@@ -201,51 +126,48 @@ impl View {
         Ok(Some(ranges))
     }
 
-    /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is
-    /// missing. Then everything that depends on fragments fails with this error.
+    /// [`Selection::check_complete`].
     pub(crate) fn check_complete(&self) -> Result<()> {
-        self.merge().map(|_| ())
+        self.of.check_complete()
     }
 
     fn merge(&self) -> Result<&Merge> {
-        match &self.incomplete {
-            Some(error) => Err(error.clone()),
-            None => Ok(&self.merge),
-        }
+        self.of.check_complete()?;
+        Ok(&self.merge)
     }
 
     pub(crate) fn array(&self) -> &Arc<Array> {
-        &self.array
+        &self.of.array
     }
 
     /// The fragments, deletes and metadata in the time range.
     pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
+        &self.of.snapshot
     }
 
     /// The time range that was asked for; None for everything up to now.
     pub fn times(&self) -> Option<TimeRange> {
-        self.when.times()
+        self.of.when.times()
     }
 
     /// The file of the schema in force.
     pub(crate) fn schema_file(&self) -> &SchemaFile {
-        &self.schema_file
+        &self.of.schema_file
     }
 
     /// The schema in force.
     pub fn schema(&self) -> &Arc<Schema> {
-        &self.schema
+        &self.of.schema
     }
 
     /// The name of the array's state. None if the time range has a start, or if the state is unknown.
     pub(crate) fn pin(&self) -> Option<Pin> {
-        match &self.when {
-            When::Pinned(pinned) if pinned.is_of(&self.array) => Some(pinned.pin),
+        match &self.of.when {
+            When::Pinned(pinned) if pinned.is_of(&self.of.array) => Some(pinned.pin),
             _ => *self.pin.get_or_init(|| {
-                let pin = self.array.pin(&self.snapshot);
+                let pin = self.of.array.pin(&self.of.snapshot);
                 pin.unwrap_or_else(|error| {
-                    log::debug!("{}: no pin: {error}", self.array.path.display());
+                    log::debug!("{}: no pin: {error}", self.of.array.path.display());
                     None
                 })
             }),
@@ -254,12 +176,12 @@ impl View {
 
     /// The part of the domain that was asked for; None for the whole domain.
     pub fn subarray(&self) -> Option<&[DimRange]> {
-        self.subarray.as_deref()
+        self.of.subarray.as_deref()
     }
 
     /// Dimensions, then attributes, in the order of the schema in force.
     pub fn fields(&self) -> &[Field] {
-        self.fields.get_or_init(|| self.schema.fields())
+        self.fields.get_or_init(|| self.of.schema.fields())
     }
 
     /// The indexes among [`View::fields`] of those that [`ViewBuilder::fields`] named, in that order; of all
@@ -292,7 +214,7 @@ impl View {
 
     /// A hash of the state that it shows: two views of an array with equal hashes show the same.
     pub(crate) fn state(&self) -> u64 {
-        self.state
+        self.of.state()
     }
 
     /// The box of a dense view: the subarray, with open ends at the box that fragments cover. None for a
@@ -359,7 +281,7 @@ impl View {
             Merge::Sparse(_) => {
                 // A few fragments may be enough, so they are read in batches. Each batch starts threads, so
                 // it is larger than the one before.
-                let fragments = self.snapshot.fragment_list();
+                let fragments = self.of.snapshot.fragment_list();
                 let (mut cells, mut read, mut more) = (0u64, 0, 512);
                 while let Some(batch) = fragments.get(read..fragments.len().min(read + more))
                     && !batch.is_empty()
@@ -441,23 +363,4 @@ fn coordinate(from: &[u8], offset: u64) -> Result<Vec<u8>> {
     // Two's complement: right for signed coordinates, too.
     let sum = u64::from_le_bytes(bytes).wrapping_add(offset).to_le_bytes();
     Ok(sum.into_iter().take(from.len()).collect())
-}
-
-fn state(
-    snapshot: &Snapshot,
-    schema: &SchemaFile,
-    times: Option<TimeRange>,
-    subarray: Option<&[DimRange]>,
-    most: Option<u64>,
-) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    schema.name.hash(&mut hasher);
-    snapshot.digest().hash(&mut hasher);
-    // A snapshot of the present does not change until the next timestamp in the array is reached.
-    match (times, snapshot.next) {
-        (None, None) => {}
-        _ => snapshot.times.hash(&mut hasher),
-    }
-    (subarray, most).hash(&mut hasher);
-    hasher.finish()
 }

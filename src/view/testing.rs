@@ -8,8 +8,14 @@ use crate::bytes::Output;
 use crate::format::testing::Bytes;
 use crate::stats::Stats;
 use crate::storage::MemoryStorage;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+thread_local! {
+    /// The views that this thread has built.
+    pub(crate) static BUILT: Cell<u64> = const { Cell::new(0) };
+}
 
 pub(crate) const UUID: &str = "0123456789abcdef0123456789abcdef";
 

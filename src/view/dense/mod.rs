@@ -18,6 +18,7 @@ mod stack;
 mod tests;
 
 use super::column::RunCells;
+use super::selection::Selection;
 use super::{DimRange, Role};
 use crate::array::Array;
 use crate::array::cells::Cells;
@@ -66,19 +67,14 @@ struct Region {
 }
 
 impl Dense {
-    pub(super) fn new(
-        array: &Arc<Array>,
-        snapshot: &Arc<Snapshot>,
-        schema: &Arc<Schema>,
-        subarray: Option<&[DimRange]>,
-        state: u64,
-    ) -> Dense {
+    /// The view of what is selected.
+    pub(super) fn new(of: &Selection) -> Dense {
         Dense {
-            array: array.clone(),
-            snapshot: snapshot.clone(),
-            schema: schema.clone(),
-            subarray: subarray.map(<[DimRange]>::to_vec),
-            state,
+            array: of.array.clone(),
+            snapshot: of.snapshot.clone(),
+            schema: of.schema.clone(),
+            subarray: of.subarray.clone(),
+            state: of.state(),
             stack: OnceLock::new(),
             region: OnceLock::new(),
             covered: OnceLock::new(),

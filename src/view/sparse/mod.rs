@@ -27,6 +27,7 @@ mod values;
 
 use super::column::RunCells;
 use super::outlines::outlines;
+use super::selection::Selection;
 use super::{CellOrigin, DimRange, Field, Tiles};
 use crate::array::Array;
 use crate::array::cells::Cells;
@@ -117,22 +118,15 @@ trait Merged: Send + Sync {
 type Source<'a> = (&'a Input, Vec<Range<u64>>, bool);
 
 impl Sparse {
-    /// The view with this state. If `most` is given, it has only so many of the first cells.
-    pub(super) fn new(
-        array: &Arc<Array>,
-        snapshot: &Arc<Snapshot>,
-        schema: &Arc<Schema>,
-        subarray: Option<&[DimRange]>,
-        most: Option<u64>,
-        state: u64,
-    ) -> Sparse {
+    /// The view of what is selected.
+    pub(super) fn new(of: &Selection) -> Sparse {
         Sparse {
-            most,
-            array: array.clone(),
-            snapshot: snapshot.clone(),
-            schema: schema.clone(),
-            subarray: subarray.map(<[DimRange]>::to_vec),
-            state,
+            most: of.most,
+            array: of.array.clone(),
+            snapshot: of.snapshot.clone(),
+            schema: of.schema.clone(),
+            subarray: of.subarray.clone(),
+            state: of.state(),
             cells: Memo::default(),
             told: OnceLock::new(),
         }
