@@ -189,8 +189,8 @@ class Outcome:
         self.pinned = found and found.group(1)
 
     def numbers(self):
-        """The numbers of the last line."""
-        return [int(number) for number in re.findall(r"-?\d+", self.output.splitlines()[-1])]
+        """The numbers of the last line that has nothing but those: Ray prints errors of tasks that it tried again, before the result and after it."""
+        return [int(number) for number in re.findall(r"^(-?\d+)(?: parts,)? ?(-?\d+)?$", self.output, re.MULTILINE)[-1] if number]
 
     def judge(self, live, engine):
         """right, error or wrong: the number of cells, or of parts, and the sum."""
