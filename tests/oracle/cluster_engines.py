@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 import tiledb
 
-from machines import HOME, POINT, VALUES, Cluster, sh
+from cluster_arrays import VALUES, stored, write_arrays
+from machines import HOME, POINT, Cluster, sh
 from mount import ROOT
 from plain_tools import Checks
 from stores import Wrong
@@ -212,34 +213,6 @@ class Outcome:
 # The arrays.
 
 
-def write_arrays(folder):
-    """`grid`, dense, with INT32 `a` and FLOAT32 `b`, and `events`, sparse, whose four fragments interleave."""
-    random = np.random.default_rng(27)
-    zstd = tiledb.FilterList([tiledb.ZstdFilter(3)])
-    domain = tiledb.Domain(tiledb.Dim("y", (0, ROWS - 1), 256, dtype=np.int32), tiledb.Dim("x", (0, COLUMNS - 1), COLUMNS, dtype=np.int32))
-    attributes = [tiledb.Attr("a", dtype=np.int32, filters=zstd), tiledb.Attr("b", dtype=np.float32, filters=zstd)]
-    tiledb.Array.create(f"{folder}/grid", tiledb.ArraySchema(domain, attributes))
-    with tiledb.open(f"{folder}/grid", "w") as array:
-        shape = ROWS, COLUMNS
-        array[:] = {"a": random.integers(0, 1 << 25, shape, np.int32), "b": random.integers(0, 1 << 17, shape).astype(np.float32)}
-
-    domain = tiledb.Domain(tiledb.Dim("time", (0, 1 << 40), 1 << 20, dtype=np.int64))
-    attributes = [tiledb.Attr("host", dtype="ascii", var=True, filters=zstd), tiledb.Attr("value", dtype=np.int32, filters=zstd)]
-    schema = tiledb.ArraySchema(domain, attributes, sparse=True, capacity=10_000, coords_filters=zstd, offsets_filters=zstd)
-    tiledb.Array.create(f"{folder}/events", schema)
-    hosts = np.array([f"host-{number:04}" for number in range(1000)], dtype="S")
-    times = np.sort(random.choice(1 << 32, EVENTS, replace=False))
-    for part in range(4):
-        mine = times[part::4]
-        with tiledb.open(f"{folder}/events", "w") as array:
-            array[mine] = {"host": hosts[random.integers(0, 1000, len(mine))], "value": random.integers(0, 1 << 20, len(mine), np.int32)}
-
-
-def stored(array, pattern):
-    """The stored bytes of these files of an array's fragments."""
-    return sum(os.path.getsize(path) for path in glob.glob(f"{array}/__fragments/*/*") if re.search(pattern, path))
-
-
 class Live:
     """An array that is written, consolidated and vacuumed all the time, and what it held when."""
 
@@ -406,8 +379,8 @@ with Client(scheduler):
 def measured_jobs(cluster, folder):
     """The jobs that are measured, by engine: what, bytes needed, the command with its environment, and the numbers that it must print."""
     grid, events = f"{folder}/grid", f"{folder}/events"
-    a, b = stored(grid, r"/a0\.tdb$"), stored(grid, r"/a1\.tdb$")
-    text = stored(events, r"/(d0|a0|a0_var)\.tdb$")
+    a, b = stored(grid, r"a0\.tdb"), stored(grid, r"a1\.tdb")
+    text = stored(events, r"(d0|a0|a0_var)\.tdb")
     with tiledb.open(grid) as array:
         values = {name: array.query(attrs=[name])[:][name] for name in "ab"}
     sums = {name: int(column.sum(dtype=np.float64)) for name, column in values.items()}
@@ -458,7 +431,7 @@ def load_arrays(cluster):
     """Writes `grid` and `events`, and loads them into the store. Returns their folder."""
     folder = "/mnt/written"
     os.mkdir(folder)
-    write_arrays(folder)
+    write_arrays(folder, ROWS, COLUMNS, 256, EVENTS, 10_000)
     cluster.moto.load("cluster", "arrays", folder)
     return folder
 

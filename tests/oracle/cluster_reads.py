@@ -7,12 +7,9 @@ mounts. The bounds are what was measured and a tenth more. The last line is `N p
 """
 
 import contextlib
-import glob
-import os
 import re
 import sys
 import tempfile
-from pathlib import Path
 
 import dask
 import dask.dataframe
@@ -20,6 +17,7 @@ import numpy as np
 import pyarrow.parquet
 import tiledb
 
+from cluster_arrays import VALUES, stored, write_arrays
 from mount import ROOT, mounted
 from plain_tools import Checks
 from proxy import Proxy
@@ -27,39 +25,9 @@ from stores import Moto
 
 ROWS, COLUMNS = 4096, 512
 CELLS = 400_000
-VALUES = r"/__fragments/[^/]*/[ad]\d+(_var|_validity)?\.tdb"
-"""Files of values and of offsets in a request's path."""
 SOURCE = "s3://cluster/arrays"
 BOUNDS = {"dask": 4.3, "filter": 6.4, "group": 3.6, "footer": 2.0, "subarray": 3.1, "merged": 3.2}
 """The most that each job may fetch, as a multiple of what it needs."""
-
-
-def write_arrays(folder):
-    """`grid`, dense, with INT32 `a` and FLOAT32 `b`, and `events`, sparse, whose four fragments interleave."""
-    random = np.random.default_rng(27)
-    zstd = tiledb.FilterList([tiledb.ZstdFilter(3)])
-    domain = tiledb.Domain(tiledb.Dim("y", (0, ROWS - 1), 64, dtype=np.int32), tiledb.Dim("x", (0, COLUMNS - 1), COLUMNS, dtype=np.int32))
-    attributes = [tiledb.Attr("a", dtype=np.int32, filters=zstd), tiledb.Attr("b", dtype=np.float32, filters=zstd)]
-    tiledb.Array.create(f"{folder}/grid", tiledb.ArraySchema(domain, attributes))
-    a = random.integers(0, 1 << 25, (ROWS, COLUMNS), np.int32)
-    with tiledb.open(f"{folder}/grid", "w") as array:
-        array[:] = {"a": a, "b": random.random((ROWS, COLUMNS), np.float32)}
-
-    domain = tiledb.Domain(tiledb.Dim("time", (0, 1 << 40), 1 << 20, dtype=np.int64))
-    attributes = [tiledb.Attr("host", dtype="ascii", var=True, filters=zstd), tiledb.Attr("value", dtype=np.int32, filters=zstd)]
-    schema = tiledb.ArraySchema(domain, attributes, sparse=True, capacity=4096, coords_filters=zstd, offsets_filters=zstd)
-    tiledb.Array.create(f"{folder}/events", schema)
-    hosts = np.array([f"host-{number:04}" for number in range(1000)], dtype="S")
-    times = np.sort(random.choice(1 << 32, CELLS, replace=False))
-    for part in range(4):
-        mine = times[part::4]
-        with tiledb.open(f"{folder}/events", "w") as array:
-            array[mine] = {"host": hosts[random.integers(0, 1000, len(mine))], "value": random.integers(0, 1 << 20, len(mine), np.int32)}
-
-
-def stored(array, pattern):
-    """The stored bytes of these files of an array's fragments."""
-    return sum(os.path.getsize(path) for path in glob.glob(f"{array}/__fragments/*/*") if re.fullmatch(pattern, os.path.basename(path)))
 
 
 @contextlib.contextmanager
@@ -161,7 +129,7 @@ def main():
     checks = Checks()
     compare_page(checks)
     with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as folder, Moto() as moto:
-        write_arrays(folder)
+        write_arrays(folder, ROWS, COLUMNS, 64, CELLS, 4096)
         moto.load("cluster", "arrays", folder)
         compare_groups(checks, moto)
         compare_fetched(checks, moto, folder)

@@ -19,6 +19,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from cluster_arrays import VALUES
 from mount import binary
 from proxy import Proxy
 from stores import Moto, expect
@@ -30,8 +31,6 @@ SOURCE = "s3://cluster/arrays"
 DAEMON = f"{SOURCE} {POINT}"
 """What the command line of the program that serves the mount has, and of no other."""
 HOME = Path("/mnt/home")
-VALUES = r"/__fragments/[^/]*/[ad]\d+(_var|_validity)?\.tdb"
-"""Files of values and of offsets in a request's path."""
 
 
 def sh(*command, **options):

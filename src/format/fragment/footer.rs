@@ -303,11 +303,9 @@ impl FooterFront {
             return Err(c.corrupt("last_tile_cell_num", message));
         }
         let slots = Slots {
-            version,
-            attributes: schema.attributes.len(),
-            dimensions: schema.dimensions.len(),
             has_timestamps: version >= 14 && c.bool("has_timestamps")?,
             has_delete_metadata: version >= 15 && c.bool("has_delete_metadata")?,
+            ..Slots::of(version, schema)
         };
         let (fixed, var) = (slots.fixed() as u64, slots.var() as u64);
         let (validity, tile_metadata) = (
@@ -414,13 +412,7 @@ fn check_domain(domain: &Rect, dense: bool, schema: &Schema) -> Result<()> {
 /// Bytes of a footer of versions 3 to 9 if all dimensions are fixed-size, and coordinates take `coordinates`
 /// bytes.
 fn computed_size(version: u32, schema: &Schema, coordinates: u64) -> u64 {
-    let slots = Slots {
-        version,
-        attributes: schema.attributes.len(),
-        dimensions: schema.dimensions.len(),
-        has_timestamps: false,
-        has_delete_metadata: false,
-    };
+    let slots = Slots::of(version, schema);
     let (fixed, var) = (slots.fixed() as u64, slots.var() as u64);
     let lists = match version {
         ..7 => 2 * fixed + 3 * var,

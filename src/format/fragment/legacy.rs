@@ -62,13 +62,7 @@ fn parse_body(c: &mut Cursor<'_>, schema: &Schema, dense: bool) -> Result<Footer
     let bounding_num = c.u64("bounding_coords_num")?;
     c.check_count(bounding_num, schema.min_rect_size(), "bounding_coords_num")?;
     c.bytes(bounding_num * box_size, "bounding_coords")?;
-    let slots = Slots {
-        version,
-        attributes: schema.attributes.len(),
-        dimensions: schema.dimensions.len(),
-        has_timestamps: false,
-        has_delete_metadata: false,
-    };
+    let slots = Slots::of(version, schema);
     let sections = InlineSections {
         tile_offsets: parse_lists(c, slots.fixed(), "tile_offsets")?,
         tile_var_offsets: parse_lists(c, slots.var(), "tile_var_offsets")?,

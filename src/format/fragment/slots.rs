@@ -1,5 +1,7 @@
 //! The index of each field in the per-field lists.
 
+use crate::format::schema::Schema;
+
 /// The numbering of fields in the lists of one fragment's metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
@@ -16,6 +18,17 @@ pub struct Slots {
 }
 
 impl Slots {
+    /// The numbering in a footer of this version, without timestamps and delete metadata.
+    pub fn of(version: u32, schema: &Schema) -> Slots {
+        Slots {
+            version,
+            attributes: schema.attributes.len(),
+            dimensions: schema.dimensions.len(),
+            has_timestamps: false,
+            has_delete_metadata: false,
+        }
+    }
+
     /// Length of the lists of all fields (file sizes, tile offsets).
     pub fn fixed(&self) -> usize {
         if self.version < 5 {

@@ -47,11 +47,9 @@ mod tests {
 
     fn keys(schema: &Schema, version: u32, extra: bool) -> Vec<(String, usize)> {
         let slots = Slots {
-            version,
-            attributes: schema.attributes.len(),
-            dimensions: schema.dimensions.len(),
             has_timestamps: extra,
             has_delete_metadata: extra,
+            ..Slots::of(version, schema)
         };
         keyed_fields(schema, &slots)
             .into_iter()

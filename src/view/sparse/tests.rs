@@ -269,20 +269,12 @@ fn a_wrong_turn_never_gives_other_cells() {
         let schema = format!("__schema/__1_1_{UUID}");
         storage.insert(Path::new(&schema), generic(&design.bytes()));
         for own in 0..3 {
-            let cell = |place: i32| Cell {
-                place: vec![Int(place)],
-                time: 10,
-                deleted: u64::MAX,
-                numbers: [place as u8; 6],
-                valid: 1,
-                text: Vec::new(),
-            };
             let written = Written {
                 stamps: (10, 10),
                 name: format!("__10_10_{own:032x}_22"),
                 has_timestamps: false,
                 has_delete_metadata: false,
-                cells: (0..10).map(|i| cell(3 * i + own + 5 * (i % 2))).collect(),
+                cells: (0..10).map(|i| Cell::at(3 * i + own + 5 * (i % 2))).collect(),
             };
             written.write(&mut storage, &design);
         }
@@ -318,14 +310,6 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
         cell_order: 0,
         capacity: 16,
     };
-    let cell = |place: i32| Cell {
-        place: vec![Int(place)],
-        time: 10,
-        deleted: u64::MAX,
-        numbers: [place as u8; 6],
-        valid: 1,
-        text: Vec::new(),
-    };
     let sorted: Vec<i32> = (0..4000).collect();
     let turned: Vec<i32> = (0..4000).rev().collect();
     // Each sample is in order, but the samples are not in order among themselves.
@@ -336,7 +320,7 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
             name: format!("__10_10_{UUID}_22"),
             has_timestamps: false,
             has_delete_metadata: false,
-            cells: places.into_iter().map(cell).collect(),
+            cells: places.into_iter().map(Cell::at).collect(),
         };
         let mut storage = MemoryStorage::default();
         let schema = format!("__schema/__1_1_{UUID}");

@@ -290,6 +290,20 @@ pub(super) struct Cell {
     pub(super) text: Vec<u8>,
 }
 
+impl Cell {
+    /// A cell of one INT32 coordinate, written at time 10, with numbers of its own and without text.
+    pub(super) fn at(place: i32) -> Cell {
+        Cell {
+            place: vec![Int(place)],
+            time: 10,
+            deleted: u64::MAX,
+            numbers: [place as u8; 6],
+            valid: 1,
+            text: Vec::new(),
+        }
+    }
+}
+
 /// A fragment, cells in stored order.
 #[derive(Debug)]
 pub(super) struct Written {
