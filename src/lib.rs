@@ -3,9 +3,9 @@
 //! # From an array to its values
 //!
 //! An [`Array`] is opened by itself or as a part of a [`Source`]. [`Array::at`] selects a time, a part of the
-//! domain and fields: a [`ViewBuilder`]. The result is a [`View`], in which the array's fragments are merged and
-//! its deletes carried out, as in TileDB. Making one is cheap; data is decoded when it is read, and kept in a
-//! cache of bounded size.
+//! domain and fields: a [`ViewBuilder`]. The result is a [`View`], in which the array's fragments are merged
+//! and its deletes carried out, as in TileDB. Making one is cheap; data is decoded when it is read, and kept
+//! in a cache of bounded size.
 //!
 //! ```
 //! use tiledbfs::{Array, TimeRange};
@@ -25,8 +25,8 @@
 //! # Ok::<(), tiledbfs::Error>(())
 //! ```
 //!
-//! Cells of a dense view are in row-major order, those of a sparse view in the array's global order. What reads
-//! them:
+//! Cells of a dense view are in row-major order, those of a sparse view in the array's global order. What
+//! reads them:
 //!
 //! | | gives |
 //! |---|---|
@@ -40,8 +40,8 @@
 //!
 //! # What lies around them
 //!
-//! [`View::schema`] describes dimensions and attributes ([`schema`]), [`View::metadata`] has the key-value pairs
-//! of the array, and [`View::fragments`] what each write stored, in the order on disk:
+//! [`View::schema`] describes dimensions and attributes ([`schema`]), [`View::metadata`] has the key-value
+//! pairs of the array, and [`View::fragments`] what each write stored, in the order on disk:
 //!
 //! ```
 //! use tiledbfs::{Array, TimeRange};
@@ -62,9 +62,9 @@
 //!
 //! # Errors
 //!
-//! There is one [`Error`] type, which names the file, the part of the format and the byte where it knows them.
-//! Its [`ErrorKind`] tells damage from what does not exist, and from what makes no sense to ask. Nothing that was
-//! read from a file makes the crate panic.
+//! There is one [`Error`] type, which names the file, the part of the format and the byte where it knows
+//! them. Its [`ErrorKind`] tells damage from what does not exist, and from what makes no sense to ask.
+//! Nothing that was read from a file makes the crate panic.
 //!
 //! # Features
 //!

@@ -288,8 +288,8 @@ impl ChunkCache {
         Ok(())
     }
 
-    /// Whether an entry is no larger than the cache. If it is, it is not kept, and the next such entry is loaded
-    /// only when readers have dropped it.
+    /// Whether an entry is no larger than the cache. If it is, it is not kept, and the next such entry is
+    /// loaded only when readers have dropped it.
     pub fn can_keep(&self, entry: &impl Entry) -> bool {
         Item::size(entry) <= self.capacity
     }

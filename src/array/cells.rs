@@ -99,8 +99,8 @@ impl dyn Cells + '_ {
         self.append_bytes(Content::Data, first..end, out)
     }
 
-    /// Appends entries of `content` to `out`: fixed-size values, offsets, or validity bytes. An error if there
-    /// are fewer.
+    /// Appends entries of `content` to `out`: fixed-size values, offsets, or validity bytes. An error if
+    /// there are fewer.
     pub(crate) fn append(&self, content: Content, entries: Range<u64>, out: &mut Output) -> Result<()> {
         let size = match content {
             Content::Data => self.cell_size().unwrap_or(1),

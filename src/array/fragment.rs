@@ -397,8 +397,8 @@ impl Fragment {
         Ok(self.info(schema, (footer, None), geometry, &tile, file))
     }
 
-    /// The fragment with this schema and its name, and a footer and its position read from `file`, one generic
-    /// tile of which is `tile`.
+    /// The fragment with this schema and its name, and a footer and its position read from `file`, one
+    /// generic tile of which is `tile`.
     fn info(
         &self,
         (schema, schema_name): (Arc<Schema>, String),

@@ -1,9 +1,9 @@
 //! Pins: states of an array by name, the same on every machine.
 //!
 //! A [`Pin`] is a time and a hash of what the array is made of at that time. Another mount may know the array
-//! by another listing than the one that the pin was made from. The hash tells whether a listing has that state:
-//! as it is; or as it was before a consolidation of which the vacuum file is still there, or before one or two
-//! commits that came later than their timestamps say.
+//! by another listing than the one that the pin was made from. The hash tells whether a listing has that
+//! state: as it is; or as it was before a consolidation of which the vacuum file is still there, or before
+//! one or two commits that came later than their timestamps say.
 //!
 //! The hash is a sum modulo 2^64: of each of these lines, the first 8 bytes of its SHA-256, big-endian. So it
 //! does not depend on any order, and what came later can be subtracted.
@@ -283,8 +283,8 @@ fn kept<T: Clone>(all: &[T], flags: &[bool]) -> Vec<T> {
     flagged.map(|(one, _)| one.clone()).collect()
 }
 
-/// The time of the pin of what is seen until `end`: the newest timestamp until then of what is committed. If a
-/// fragment is seen in part, `end`, because cells may have any time in between.
+/// The time of the pin of what is seen until `end`: the newest timestamp until then of what is committed. If
+/// a fragment is seen in part, `end`, because cells may have any time in between.
 fn newest(parts: &[Part], end: u64) -> u64 {
     let mut newest = 0;
     for Part { listing, sparse, .. } in parts {
@@ -567,8 +567,8 @@ impl Search<'_> {
         self.seen[item] = !self.seen[item];
     }
 
-    /// Whether the items that are seen are the state, or are without one or two that were committed later than
-    /// they say. Leaves those out.
+    /// Whether the items that are seen are the state, or are without one or two that were committed later
+    /// than they say. Leaves those out.
     fn leave_out_late(&mut self) -> bool {
         let rest = self.hash.wrapping_sub(self.wanted);
         let seen = |hash: u64| self.by_hash.get(&hash).copied().filter(|i| self.seen[*i]);

@@ -58,7 +58,8 @@ impl CellRun {
         self.first..self.first + self.count as u64
     }
 
-    /// The value of the `i`-th cell, unless they are too long. `size` is the cell size in bytes; None for var-sized cells.
+    /// The value of the `i`-th cell, unless they are too long. `size` is the cell size in bytes; None for
+    /// var-sized cells.
     pub(super) fn cell(&self, i: usize, size: Option<u64>) -> &[u8] {
         let range = match size {
             Some(size) => {

@@ -31,8 +31,8 @@ impl Enumeration {
     ///
     /// # Errors
     ///
-    /// `UnsupportedVersion` for an enumeration version other than 0; `Truncated` or `Corrupt` if the bytes are
-    /// no enumeration.
+    /// `UnsupportedVersion` for an enumeration version other than 0; `Truncated` or `Corrupt` if the bytes
+    /// are no enumeration.
     pub fn parse(body: &[u8]) -> Result<Enumeration> {
         read::whole("enumeration", body, Self::parse_body)
     }

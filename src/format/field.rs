@@ -27,8 +27,8 @@ pub struct Field {
     pub cell_val_num: CellValNum,
     /// Whether its cells may be null.
     pub nullable: bool,
-    /// The value of an unwritten cell of an attribute: one cell, or for var-sized ones any length. Empty for a
-    /// dimension.
+    /// The value of an unwritten cell of an attribute: one cell, or for var-sized ones any length. Empty for
+    /// a dimension.
     pub fill_value: Vec<u8>,
     /// Whether unwritten cells are valid (not null).
     pub fill_value_valid: bool,
@@ -50,8 +50,8 @@ pub struct Form {
 /// What a fragment has of a field that a reader wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored<T> {
-    /// Nothing, so its cells have the fill value. An attribute that is var-sized only in the fragment, or only
-    /// for the reader, is another one.
+    /// Nothing, so its cells have the fill value. An attribute that is var-sized only in the fragment, or
+    /// only for the reader, is another one.
     Nothing,
     /// Cells in the form that the reader wants.
     Same(T),

@@ -152,8 +152,8 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// `UnsupportedVersion` above version 23, of which the rest is not read; otherwise an error that names the
-    /// part and its byte.
+    /// `UnsupportedVersion` above version 23, of which the rest is not read; otherwise an error that names
+    /// the part and its byte.
     pub fn parse(body: &[u8]) -> Result<Schema> {
         read::whole("schema", body, Self::parse_body)
     }

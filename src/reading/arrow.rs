@@ -29,8 +29,8 @@ const DATATYPE_KEY: &str = "tiledb.datatype";
 
 /// The rows of a view, a batch at a time: an iterator of [`RecordBatch`], which engines that know Arrow read.
 ///
-/// A row is a cell of the view, in its order. Columns are the dimensions, then the dimension labels of a dense
-/// view, then the attributes, or what [`ViewBuilder::fields`](crate::ViewBuilder::fields) names:
+/// A row is a cell of the view, in its order. Columns are the dimensions, then the dimension labels of a
+/// dense view, then the attributes, or what [`ViewBuilder::fields`](crate::ViewBuilder::fields) names:
 ///
 /// | TileDB | Arrow |
 /// |---|---|
@@ -44,10 +44,10 @@ const DATATYPE_KEY: &str = "tiledb.datatype";
 /// | several numbers in a cell | `FixedSizeList`, or if their number varies `LargeList` |
 /// | indexes into an enumeration | `Dictionary` of the stored index type, with the enumeration's values |
 ///
-/// Null are: cells whose validity says so; cells of a dense view that nobody wrote; dates that are not-a-time;
-/// dates and times that do not fit into their Arrow type; indexes without a value. CHAR and STRING_ASCII of fixed
-/// size lose the NULs at their end.
-/// The metadata of a column has its datatype under `tiledb.datatype`.
+/// Null are: cells whose validity says so; cells of a dense view that nobody wrote; dates that are
+/// not-a-time; dates and times that do not fit into their Arrow type; indexes without a value. CHAR and
+/// STRING_ASCII of fixed size lose the NULs at their end. The metadata of a column has its datatype under
+/// `tiledb.datatype`.
 ///
 /// ```
 /// use arrow_array::RecordBatchReader;
@@ -89,8 +89,8 @@ impl Batches {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if a selected field cannot be read in this view, because its datatype has changed on the
-    /// way. Also fails if enumerations or the metadata of fragments cannot be read.
+    /// `InvalidInput` if a selected field cannot be read in this view, because its datatype has changed on
+    /// the way. Also fails if enumerations or the metadata of fragments cannot be read.
     pub fn new(view: impl Into<Arc<View>>) -> Result<Batches> {
         let view = view.into();
         let table = Table::new(&view)?;
@@ -267,7 +267,8 @@ fn element(datatype: Datatype) -> FieldRef {
     Arc::new(Field::new("item", of_one(datatype), nullable))
 }
 
-/// Calls `$make` with the Arrow type and the Rust type of integers of a datatype. Others are an internal error.
+/// Calls `$make` with the Arrow type and the Rust type of integers of a datatype. Others are an internal
+/// error.
 macro_rules! of_keys {
     ($datatype:expr, $make:ident($($argument:expr),*)) => {
         match $datatype {

@@ -108,9 +108,9 @@ impl View {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such field; `InvalidInput` if its cells are not such values, or may be null and
-    /// `C` is no `Option`, or if there are fewer cells; `Corrupt` for text that is none. Also fails if what is
-    /// stored cannot be read.
+    /// `NotFound` if there is no such field; `InvalidInput` if its cells are not such values, or may be null
+    /// and `C` is no `Option`, or if there are fewer cells; `Corrupt` for text that is none. Also fails if
+    /// what is stored cannot be read.
     pub fn read_cells<C: Cell>(&self, field: &str, cells: Range<u64>) -> Result<Vec<C>> {
         let index = self.field_index(field)?;
         let shown = &self.fields()[index];
@@ -141,8 +141,8 @@ impl View {
         enumeration(self, &self.fields()[self.field_index(field)?])
     }
 
-    /// Reads `cells` of a field with an [enumeration](View::enumeration), each as the value that it stands for:
-    /// None for null, and for an index without a value.
+    /// Reads `cells` of a field with an [enumeration](View::enumeration), each as the value that it stands
+    /// for: None for null, and for an index without a value.
     ///
     /// ```
     /// use tiledbfs::{Array, TimeRange};

@@ -16,8 +16,8 @@ impl Source {
         classify(&self.0, path.as_ref())
     }
 
-    /// The group at `path`, relative to the source; empty for the source itself. Reads nothing: if there is no
-    /// group, listing its members fails or finds none.
+    /// The group at `path`, relative to the source; empty for the source itself. Reads nothing: if there is
+    /// no group, listing its members fails or finds none.
     ///
     /// ```
     /// use tiledbfs::{ObjectKind, Source, SourceOptions};

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A storage of a program's own: what it takes to read arrays from anywhere.
 ///
-/// Paths are relative to the root of the storage, without `.` and `..`; the empty path is the root. Files must
-/// not change once they are listed, as TileDB's never do; new ones may appear, and old ones go. Methods are
-/// called from several threads at once.
+/// Paths are relative to the root of the storage, without `.` and `..`; the empty path is the root. Files
+/// must not change once they are listed, as TileDB's never do; new ones may appear, and old ones go. Methods
+/// are called from several threads at once.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -79,8 +79,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// # Ok::<(), tiledbfs::Error>(())
 /// ```
 pub trait ReadStorage: Send + Sync {
-    /// The names in a directory, in any order, each with its type. Asked again, at most ten times a second, when
-    /// views are opened.
+    /// The names in a directory, in any order, each with its type. Asked again, at most ten times a second,
+    /// when views are opened.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ pub trait ReadStorage: Send + Sync {
 }
 
 impl Source {
-    /// The root of a storage of one's own. Reads nothing. Of the options, those for links and object stores have
-    /// no meaning.
+    /// The root of a storage of one's own. Reads nothing. Of the options, those for links and object stores
+    /// have no meaning.
     pub fn over(storage: Arc<dyn ReadStorage>, options: &SourceOptions) -> Source {
         let storage = Arc::new(Foreign {
             storage,

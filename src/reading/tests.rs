@@ -1,5 +1,5 @@
-//! Every field of every array in `tests/data`, and of the arrays in `TILEDBFS_ARRAYS` and `TILEDBFS_VIEWS` that are
-//! not large, read in each way and compared with its column of bytes.
+//! Every field of every array in `tests/data`, and of the arrays in `TILEDBFS_ARRAYS` and `TILEDBFS_VIEWS`
+//! that are not large, read in each way and compared with its column of bytes.
 
 use super::{Batches, Cell, Value};
 use crate::array::cells::Cells;

@@ -159,8 +159,8 @@ pub struct Stat {
     pub version: u64,
 }
 
-/// Reads at most 1 MiB of an open file from `offset` on into `out`, in place of what is there, for reading all
-/// of it. Nothing at its end.
+/// Reads at most 1 MiB of an open file from `offset` on into `out`, in place of what is there, for reading
+/// all of it. Nothing at its end.
 pub fn next_piece(open: &FileLayout, offset: u64, out: &mut Output) -> Result<()> {
     out.clear();
     open.read(offset..offset.saturating_add(1 << 20), out)

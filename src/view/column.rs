@@ -160,8 +160,8 @@ impl<R: Runs> RunCells<R> {
         check(out.len() as u64, wanted, "lengths")
     }
 
-    /// Block `number`, for a read that says `keep`. `Corrupt` if the lengths of its cells changed since `blocks`
-    /// was made.
+    /// Block `number`, for a read that says `keep`. `Corrupt` if the lengths of its cells changed since
+    /// `blocks` was made.
     fn block(&self, number: usize, blocks: &Blocks, keep: Option<Keep>) -> Result<Block> {
         let ((first, start), (end, last)) = (blocks.get(number), blocks.get(number + 1));
         let cells = first..end;

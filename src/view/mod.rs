@@ -234,8 +234,8 @@ impl View {
     ///
     /// # Errors
     ///
-    /// `LimitExceeded` for 2^64 cells or more; fails if what decides it cannot be read: metadata of fragments,
-    /// and of a sparse view whose fragments have to be merged coordinates.
+    /// `LimitExceeded` for 2^64 cells or more; fails if what decides it cannot be read: metadata of
+    /// fragments, and of a sparse view whose fragments have to be merged coordinates.
     pub fn shape(&self) -> Result<Vec<u64>> {
         match self.merge()? {
             Merge::Dense(dense) => dense.shape(),

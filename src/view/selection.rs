@@ -34,8 +34,9 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// What a reader sees of `array` at `when` and in `subarray` (None: the whole domain). `subarray` has one range per dimension, in the schema's order, already checked against
-    /// the domain. Reads only file names and schemas.
+    /// What a reader sees of `array` at `when` and in `subarray` (None: the whole domain). `subarray` has one
+    /// range per dimension, in the schema's order, already checked against the domain. Reads only file names
+    /// and schemas.
     pub(crate) fn new(array: Arc<Array>, when: When, subarray: Option<Vec<DimRange>>) -> Result<Selection> {
         Selection::with_labels(array, when, subarray, AxisLabel::all)
     }

@@ -296,7 +296,8 @@ impl DenseRuns {
         source.column.read(range, out)
     }
 
-    /// Copies `runs` of values to their places in `out`, which they fill. What is copied is read into `piece`.
+    /// Copies `runs` of values to their places in `out`, which they fill. What is copied is read into
+    /// `piece`.
     fn copy_values(
         &self,
         runs: &[(ValueStart, u64, Range<u64>)],

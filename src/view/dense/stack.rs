@@ -70,7 +70,8 @@ impl Stack {
         Some(areas.fold(first, |all, next| all.around(next)))
     }
 
-    /// What each fragment has of the attribute of this name. One that has nothing hides nothing of what older ones have.
+    /// What each fragment has of the attribute of this name. One that has nothing hides nothing of what older
+    /// ones have.
     pub(super) fn slots(&self, name: &[u8], wanted: Form) -> Vec<Slot> {
         let mut slots: Vec<Slot> = Vec::with_capacity(self.fragments.len());
         let mut last: Option<&Arc<Schema>> = None;

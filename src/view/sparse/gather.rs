@@ -43,8 +43,8 @@ struct Segment {
     wanted: u64,
 }
 
-/// Reads the segments of one read, and shares chunks with the cache as long as they are few: it does not count
-/// those that only readers hold.
+/// Reads the segments of one read, and shares chunks with the cache as long as they are few: it does not
+/// count those that only readers hold.
 struct Shared {
     keep: Option<Keep>,
     /// The bytes of chunks that may still be shared.
