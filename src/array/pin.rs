@@ -24,7 +24,7 @@ use super::fragment::file_name;
 use super::listing::{ArrayListing, SchemaFile};
 use super::schemas::LEGACY_SCHEMA;
 use super::snapshot::{Snapshot, counts};
-use super::time::{TimeRange, now};
+use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::ArrayType;
 use crate::format::name::TimestampedName;
@@ -34,7 +34,7 @@ use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// The most fragments and files of all states that an array remembers, except for the last one.
@@ -64,8 +64,8 @@ pub struct Pinned {
     labels: HashMap<PathBuf, Arc<Snapshot>>,
     /// The number of fragments and files that it is made of.
     size: usize,
-    /// The listing of the array that it was found in.
-    listing: Weak<ArrayListing>,
+    /// The last listing of the array that it was looked for in.
+    listing: Mutex<Weak<ArrayListing>>,
 }
 
 impl Pinned {
@@ -115,24 +115,21 @@ impl Pins {
             self.size -= before.size;
         }
         while self.size > MAX_REMEMBERED && self.found.len() > 1 {
-            let oldest = self.found.pop_lru();
-            self.size -= oldest.map_or(0, |(_, oldest)| oldest.size);
+            let (_, oldest) = self.found.pop_lru().expect("more than one state");
+            self.size -= oldest.size;
         }
     }
 }
 
 impl Array {
-    /// The pin of what `snapshot` shows. None if the snapshot leaves out what is older than a time, or if it
-    /// is unknown which fragments it shows.
-    pub(crate) fn pin(&self, snapshot: &Snapshot) -> Result<Option<Pin>> {
-        if snapshot.times.start > 0 || snapshot.check_complete(now()).is_err() {
-            return Ok(None);
-        }
+    /// The pin of what `snapshot` shows of the time from the beginning on, where it is known which fragments
+    /// those are: [`Snapshot::check_complete`].
+    pub(crate) fn pin(&self, snapshot: &Snapshot) -> Result<Pin> {
         let parts = self.parts(snapshot.listing.clone(), snapshot.times.end)?;
         let time = newest(&parts, snapshot.times.end);
         let items = Items::of(&parts, time);
-        let hash = items.hash(&items.seen(&items.none()));
-        Ok(Some(Pin { time, hash }))
+        let hash = items.hash(&items.seen());
+        Ok(Pin { time, hash })
     }
 
     /// The state called `pin`: as far as is known already, or in the present listing, or in a new one.
@@ -151,10 +148,11 @@ impl Array {
             known
         };
         let listing = self.listing();
-        if let (Some(known), Ok(listing)) = (&known, &listing)
-            && std::ptr::eq(known.listing.as_ptr(), Arc::as_ptr(listing))
-        {
-            return Ok(known.clone());
+        if let (Some(known), Ok(listing)) = (&known, &listing) {
+            let looked_in = std::mem::replace(&mut *lock(&known.listing), Arc::downgrade(listing));
+            if std::ptr::eq(looked_in.as_ptr(), Arc::as_ptr(listing)) {
+                return Ok(known.clone());
+            }
         }
         // A newer listing may tell that a delete has moved to another file.
         let found = listing.and_then(|listing| self.find(pin, listing));
@@ -166,7 +164,10 @@ impl Array {
         }
         let labels: Vec<Arc<Array>> = lock(&self.labels).values().cloned().collect();
         for array in labels {
-            array.list_begun_since(|| Some(asked.elapsed()))?;
+            match array.list_begun_since(|| Some(asked.elapsed())) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         let listing = self.list_begun_since(|| Some(asked.elapsed()))?;
         if let Some(found) = self.find(pin, listing)? {
@@ -200,7 +201,7 @@ impl Array {
             snapshot,
             labels: snapshots.collect(),
             size: seen.iter().filter(|seen| **seen).count() + parts.len(),
-            listing: Arc::downgrade(&listing),
+            listing: Mutex::new(Arc::downgrade(&listing)),
         });
         lock(&self.pins).remember(pinned.clone());
         Ok(Some(pinned))
@@ -434,23 +435,12 @@ impl Items {
         }
     }
 
-    /// No consolidation undone.
-    fn none(&self) -> Vec<bool> {
-        vec![false; self.consolidations.len()]
-    }
-
-    /// Whether each item is seen once the consolidations in `undone` are.
-    fn seen(&self, undone: &[bool]) -> Vec<bool> {
-        let in_force = |i: &usize| self.consolidations[*i].counts && !undone[*i];
+    /// Whether each item is seen.
+    fn seen(&self) -> Vec<bool> {
+        let in_force = |i: &usize| self.consolidations[*i].counts;
         let seen = self.items.iter();
-        let seen = seen.map(|item| item.counts && !item.replaced_by.iter().any(in_force));
-        let mut seen: Vec<bool> = seen.collect();
-        for (consolidation, undone) in self.consolidations.iter().zip(undone) {
-            if let Some(result) = consolidation.result.filter(|_| *undone) {
-                seen[result] = false;
-            }
-        }
-        seen
+        seen.map(|item| item.counts && !item.replaced_by.iter().any(in_force))
+            .collect()
     }
 
     /// The hash of a state.
@@ -461,8 +451,7 @@ impl Items {
 
     /// The items of the state with the hash `wanted`; None if it is not found.
     fn find(&self, wanted: u64) -> Option<Vec<bool>> {
-        let undone = self.none();
-        let seen = self.seen(&undone);
+        let seen = self.seen();
         let mut replaced = vec![Vec::new(); self.consolidations.len()];
         for (index, item) in self.items.iter().enumerate() {
             for consolidation in &item.replaced_by {
@@ -477,7 +466,7 @@ impl Items {
             replaced,
             hash: self.hash(&seen),
             seen,
-            undone,
+            undone: vec![false; self.consolidations.len()],
             met: HashSet::new(),
             work: 0,
         };
@@ -697,9 +686,10 @@ mod tests {
                 .collect(),
             order: (0..most).rev().collect(),
         };
+        // Without the last `count` consolidations: of each pair, what was replaced, or what replaced it.
         let undone = |count: usize| {
-            let undone: Vec<bool> = (0..most).map(|i| i >= most - count).collect();
-            items.hash(&items.seen(&undone))
+            let seen = (0..most).flat_map(|i| [i >= most - count, i < most - count]);
+            items.hash(&seen.collect::<Vec<bool>>())
         };
         assert!(items.find(undone(0)).is_some());
         assert!(items.find(undone(500)).is_some());
@@ -713,22 +703,17 @@ mod tests {
             let times = Some(TimeRange::until(end));
             array.pin(&array.snapshot(times).unwrap()).unwrap()
         };
-        let now = array.pin(&array.snapshot(None).unwrap()).unwrap().unwrap();
+        let now = array.pin(&array.snapshot(None).unwrap()).unwrap();
         // As other programs compute it from the table above.
         let expected = Pin {
             time: 1_739_491_200_000,
             hash: 0xb591_1a3a_f383_4452,
         };
         assert_eq!(now, expected);
-        let before = pin_of(now.time - 1).unwrap();
+        let before = pin_of(now.time - 1);
         // Of the metadata.
         assert_eq!(before.time, 1_738_713_600_000);
-        assert_eq!(pin_of(u64::MAX - 1), Some(now));
-        let range = TimeRange {
-            start: 1,
-            end: now.time,
-        };
-        assert_eq!(array.pin(&array.snapshot(Some(range)).unwrap()).unwrap(), None);
+        assert_eq!(pin_of(u64::MAX - 1), now);
 
         let pinned = array.pinned(before).unwrap();
         let snapshot = pinned.snapshot(&array).unwrap();
@@ -764,7 +749,7 @@ mod tests {
                 snapshot: snapshot.clone(),
                 labels: HashMap::new(),
                 size: MAX_REMEMBERED / 2,
-                listing: Weak::new(),
+                listing: Mutex::default(),
             }));
         }
         let mut kept: Vec<u64> = pins.found.iter().map(|(pin, _)| pin.hash).collect();

@@ -53,7 +53,7 @@ impl Snapshot {
         }
     }
 
-    /// A hash of the names of the fragments, commits and metadata that are seen.
+    /// A hash of the names of the fragments, commits, deletes and metadata that are seen.
     pub fn digest(&self) -> u64 {
         *self.digest.get_or_init(|| {
             let mut hasher = DefaultHasher::new();
@@ -62,6 +62,10 @@ impl Snapshot {
             }
             for commit in &self.listing.commits {
                 (&commit.name, commit.kind.extension()).hash(&mut hasher);
+            }
+            // The listing of a pin has them without their commits.
+            for file in self.deletes() {
+                file.name.hash(&mut hasher);
             }
             for file in self.metadata() {
                 file.path.hash(&mut hasher);

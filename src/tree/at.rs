@@ -29,7 +29,6 @@ impl AtDirectory {
         let snapshot = array.snapshot(None)?;
         snapshot.check_complete(now())?;
         let pin = array.pin(&snapshot)?;
-        let pin = pin.ok_or_else(|| Error::internal("the present state has no pin"))?;
         Ok(Node::Link(Arc::new(Link {
             target: OsString::from(times::pin_name(pin)),
             mtime: pin.time,

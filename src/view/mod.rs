@@ -164,12 +164,11 @@ impl View {
     pub(crate) fn pin(&self) -> Option<Pin> {
         match &self.of.when {
             When::Pinned(pinned) if pinned.is_of(&self.of.array) => Some(pinned.pin),
+            _ if self.of.snapshot.times.start > 0 || self.check_complete().is_err() => None,
             _ => *self.pin.get_or_init(|| {
                 let pin = self.of.array.pin(&self.of.snapshot);
-                pin.unwrap_or_else(|error| {
-                    log::debug!("{}: no pin: {error}", self.of.array.path.display());
-                    None
-                })
+                let log = |error: &_| log::debug!("{}: no pin: {error}", self.of.array.path.display());
+                pin.inspect_err(log).ok()
             }),
         }
     }

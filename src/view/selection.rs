@@ -90,6 +90,10 @@ impl Selection {
             _ => self.snapshot.times.hash(&mut hasher),
         }
         (self.subarray.as_deref(), self.most).hash(&mut hasher);
+        // Two pins may differ in labels alone that are not shown.
+        if let When::Pinned(pinned) = &self.when {
+            pinned.pin.hash(&mut hasher);
+        }
         let state = hash(&(hasher.finish(), self.incomplete.is_some()));
         match self.labels.is_empty() {
             true => state,

@@ -138,9 +138,9 @@ def consolidate(uri, ctx, mode="fragments", vacuum=False, times=(0, 2**64 - 1)):
     call(uri, ctx=ctx or tiledb.default_ctx(), config=tiledb.Config(config))
 
 
-def delete(uri, ctx, below):
-    """Deletes the cells with values of less than `below`. Returns its stamp, once that is past."""
-    stamp = int(time.time() * 1000)
+def delete(uri, ctx, below, stamp=None):
+    """Deletes the cells with values of less than `below`, at a time or now. Returns its stamp, once that is past."""
+    stamp = stamp or int(time.time() * 1000)
     with tiledb.open(uri, "d", ctx=ctx, timestamp=stamp) as array:
         array.query(cond=f"a < {below}").submit()
     time.sleep(0.01)
@@ -242,6 +242,12 @@ def compare_undone(checks):
             consolidate(uri, None, "commits")
             consolidate(uri, None, "commits", vacuum=True)
             pin("commits consolidated")
+            if sparse:
+                # What both pins are made of has the same fragments and the same newest time.
+                delete(uri, None, 3 * CELLS, stamps[3] + 1)
+                pin("deleted late")
+                gone = wanted[pins["deleted late"]] != wanted[pins["commits consolidated"]]
+                checks.equal(f"{name}: the late delete deletes", gone, True)
             checks.equal(f"{name}: every state has a pin of its own", len(set(pins.values())), len(pins))
             with tiledb.open(uri, "w", timestamp=stamps[1] + 1) as array:
                 cells = np.arange(50 * CELLS, 50 * CELLS + 10)
@@ -271,7 +277,8 @@ def compare_undone(checks):
             with mounted(folder) as point:
                 got = {what: fails_with(point / name / "at" / one) for what, one in pins.items()}
                 checks.equal(f"{name}: when vacuumed", {*got.values()} - {None}, {"ESTALE"})
-                checks.equal(f"{name}: what is left", [what for what, error in got.items() if not error], ["empty", "consolidated again", "evolved", "commits consolidated"])
+                left = ["empty", "consolidated again", "evolved", "commits consolidated", *(["deleted late"] if sparse else [])]
+                checks.equal(f"{name}: what is left", [what for what, error in got.items() if not error], left)
                 gone = pins["four writes"]
                 lines = [line for line in (point / ".tiledbfs/errors.jsonl").read_text().splitlines() if gone in line]
                 checks.equal(f"{name}: one line in the log", len(lines), 1)
