@@ -72,15 +72,17 @@ fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
     Ok(entries.iter().any(|entry| entry.entry_type == EntryType::File))
 }
 
-/// Whether the directory at `at` in a group is a member although it is not registered. If nothing was ever
-/// registered in the group (`any`), all its arrays and groups are members; otherwise only groups in which
+/// What the directory at `at` in a group is, if it is a member although it is not registered. If nothing was
+/// ever registered in the group (`any`), all its arrays and groups are members; otherwise only groups in which
 /// nothing was ever registered.
-pub fn is_unregistered_member(engine: &Engine, at: &Path, any: bool) -> bool {
-    match classify(engine, at) {
-        Ok(ObjectKind::Group) => any || has_details(engine, at).is_ok_and(|has| !has),
-        Ok(kind) => any && kind == ObjectKind::Array,
-        Err(_) => false,
-    }
+pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Option<ObjectKind>> {
+    let kind = classify(engine, at)?;
+    let is_member = match kind {
+        ObjectKind::Group => any || !has_details(engine, at)?,
+        ObjectKind::Array => any,
+        ObjectKind::Directory => false,
+    };
+    Ok(is_member.then_some(kind))
 }
 
 /// The arrays and groups in the directory of the group at `path` that are not among the members in `group`, by
@@ -135,7 +137,7 @@ pub struct MemberPlace {
     pub name: Vec<u8>,
     /// The path, relative to the source.
     pub at: PathBuf,
-    /// Whether it is registered. If not, [`is_unregistered_member`] tells whether it is a member.
+    /// Whether it is registered. If not, [`unregistered_member`] tells whether it is a member.
     pub registered: bool,
     /// Whether it is a directory of the group itself that no other member refers to.
     pub in_place: bool,

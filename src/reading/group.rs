@@ -1,7 +1,7 @@
 //! Groups: what lies in a source.
 
 use super::metadata::ObjectMetadata;
-use crate::array::group::{OpenGroup, group_metadata, is_unregistered_member};
+use crate::array::group::{OpenGroup, group_metadata, unregistered_member};
 use crate::array::source::{ObjectKind, Source, classify};
 use crate::error::{ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub struct Member {
     pub name: Vec<u8>,
     /// Where it is, relative to the source: for [`Source::array`] and [`Source::group`].
     pub path: PathBuf,
-    /// Whether it is an array or a group.
+    /// An array or a group; a directory, if there is neither where a member is registered.
     pub kind: ObjectKind,
 }
 
@@ -70,19 +70,20 @@ impl Group {
         }
         let mut found = Vec::new();
         for place in &members.places {
-            let registered = place.registered;
-            if !registered && !is_unregistered_member(self.0.engine(), &place.at, members.unregistered) {
-                continue;
-            }
-            let kind = match classify(self.0.engine(), &place.at) {
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                kind => kind?,
+            let kind = match place.registered {
+                true => classify(self.0.engine(), &place.at).map(Some),
+                false => unregistered_member(self.0.engine(), &place.at, members.unregistered),
             };
-            found.push(Member {
-                name: place.name.clone(),
-                path: place.at.clone(),
-                kind,
-            });
+            match kind {
+                Ok(Some(kind)) => found.push(Member {
+                    name: place.name.clone(),
+                    path: place.at.clone(),
+                    kind,
+                }),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(found)
     }

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The memory of a record besides the bytes of key and value: of both, and of their places on the heap.
+const RECORD_BYTES: u64 = 96;
+
 /// The metadata of an array or group: values by their keys, which are mostly UTF-8.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ObjectMetadata(BTreeMap<Vec<u8>, MetadataValue>);
@@ -51,15 +54,16 @@ impl ObjectMetadata {
                 let value = match record.value {
                     None => values.remove(&record.key),
                     Some((datatype, _, range)) => {
-                        memory += range.end - range.start + record.key.len() as u64;
+                        memory += RECORD_BYTES + range.end - range.start + record.key.len() as u64;
                         engine.cache.check_size(memory)?;
                         let mut bytes = Vec::new();
                         file.read(range, &mut bytes)?;
                         values.insert(record.key.clone(), MetadataValue { datatype, bytes })
                     }
                 };
-                let before = value.map_or(0, |value| value.bytes.len() + record.key.len());
-                memory -= before as u64;
+                if let Some(before) = value {
+                    memory -= RECORD_BYTES + (before.bytes.len() + record.key.len()) as u64;
+                }
                 Ok(())
             });
             replayed.map_err(|e| e.at(0).in_file(engine.storage.display(path)))?;

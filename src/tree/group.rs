@@ -7,7 +7,7 @@ use super::json::{self, render};
 use super::metadata::metadata;
 use super::node::{Freshness, Node, NodeType};
 use super::permissions::Origin;
-use crate::array::group::{Group, Members, OpenGroup, group_metadata, is_unregistered_member};
+use crate::array::group::{Group, Members, OpenGroup, group_metadata, unregistered_member};
 use crate::array::source::GROUP_DIRECTORY;
 use crate::error::{ErrorKind, Result};
 use crate::format::enums::ObjectType;
@@ -128,8 +128,12 @@ impl GroupDirectory {
     fn member(&self, members: &Members, index: usize) -> Option<Node> {
         let place = members.places.get(index)?;
         let engine = &self.context.engine;
-        if !place.registered && !is_unregistered_member(engine, &place.at, members.unregistered) {
-            return None;
+        if !place.registered {
+            let kind = unregistered_member(engine, &place.at, members.unregistered);
+            kind.unwrap_or_else(|error| {
+                log::info!("{}: not shown: {error}", engine.storage.display(&place.at));
+                None
+            })?;
         }
         let (path, at) = (self.group.path().display(), place.at.display());
         // Only members elsewhere can give a directory several paths in the tree.
