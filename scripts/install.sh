@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Puts tiledbfs in place, or takes it away again: scripts/install.sh [--uninstall] [PREFIX]. PREFIX is /usr/local unless given.
-# What is installed: the program, stripped; mount.tiledbfs and mount.fuse.tiledbfs, by which mount(8) and /etc/fstab know it; the manual;
+# What is installed: the program; mount.tiledbfs and mount.fuse.tiledbfs, by which mount(8) and /etc/fstab know it; the manual;
 # completions of bash, zsh and fish; a unit of systemd. It is built first, unless TILEDBFS_BIN names the program. DESTDIR, if set, stands
 # before all paths. Directories that are made are remembered, and taken away when they are empty.
 set -euo pipefail
@@ -64,7 +64,6 @@ if [ -z "$program" ]; then
     cargo build --release --locked --quiet
     program=$TARGET/release/tiledbfs
 fi
-need strip=binutils
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 "$program" man "$scratch/man"
@@ -81,15 +80,15 @@ make_directory() {
     printf '%s\n' "$1" >>"$scratch/directories"
 }
 
-# put MODE FILE PATH [OPTION...]
+# put MODE FILE PATH
 put() {
     make_directory "$(dirname "$3")"
-    install "${@:4}" -m "$1" "$2" "$dest$3"
+    install -m "$1" "$2" "$dest$3"
 }
 
 # Those of an earlier installation are remembered still.
 cat "$dest$made" >"$scratch/directories" 2>/dev/null || true
-put 755 "$program" "$prefix/bin/tiledbfs" -s
+put 755 "$program" "$prefix/bin/tiledbfs"
 for page in "$scratch"/man/*.[18]; do
     put 644 "$page" "$share/man/man${page##*.}/${page##*/}"
 done

@@ -4,7 +4,11 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 ensure_system
-ensure_venv
+if ! python3 -c 'import numpy' 2>/dev/null; then
+    [ -x "$TARGET/numpy/bin/pip" ] || python3 -m venv "$TARGET/numpy"
+    "$TARGET/numpy/bin/pip" install --quiet --disable-pip-version-check numpy
+    PATH=$TARGET/numpy/bin:$PATH
+fi
 say "building tiledbfs"
 build_release
 
@@ -20,7 +24,7 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP PIPE
 
-PATH=$(dirname "$TILEDBFS_BIN"):$VENV/bin:$PATH
+PATH=$(dirname "$TILEDBFS_BIN"):$PATH
 
 # show COMMAND: prints it behind a prompt, then runs it in the current directory.
 show() {
@@ -40,7 +44,7 @@ show 'ls -A . weather'
 show 'ls weather/data/columns'
 show "jq -c '{shape, region, order}' weather/data/view.json"
 show 'cat weather/data/columns/temperature/data.npy | wc -c'
-show "python -c 'import numpy; t = numpy.load(\"weather/data/columns/temperature/data.npy\"); print(t.dtype, t.shape, t[49, 0])'"
+show "python3 -c 'import numpy; t = numpy.load(\"weather/data/columns/temperature/data.npy\"); print(t.dtype, t.shape, t[49, 0])'"
 show "od -A n -w12 -t f4 -N 36 weather/$box"
 show 'ls weather/at'
 show "od -A n -w12 -t f4 -N 36 weather/at/2025-02-04/$box"
@@ -54,7 +58,7 @@ show 'jq . weather/metadata.json'
 show "jq -c .values weather/enumerations/sky.json"
 show "hexdump -C -n 64 $column/data.bin"
 show "od -A d -t f4 -N 32 $column/data.bin"
-show "python -c 'import numpy, sys; t = numpy.load(sys.argv[1], mmap_mode=\"r\"); print(t.dtype, t.shape, t[:6], t.mean())' $column/data.npy"
+show "python3 -c 'import numpy, sys; t = numpy.load(sys.argv[1], mmap_mode=\"r\"); print(t.dtype, t.shape, t[:6], t.mean())' $column/data.npy"
 show "jq -c '{tiles_opened, chunks_decoded, bytes_read}' .tiledbfs/stats.json"
 cd "$ROOT"
 printf '\n$ cd -\n'
