@@ -23,6 +23,8 @@ macro_rules! open {
 open!(array bytes check cursor export filter format layout stats storage tree view);
 #[cfg(feature = "mount")]
 open!(fuse);
+#[cfg(feature = "serve")]
+open!(serve);
 
 /// The array at `path` of any storage, relative to its root.
 pub fn open_array(engine: Arc<Engine>, path: impl Into<PathBuf>) -> Arc<Array> {

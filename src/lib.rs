@@ -72,6 +72,7 @@
 //! |---|---|
 //! | `remote` (default) | sources in object stores: S3, Google Cloud Storage, Azure, WebDAV |
 //! | `mount` (default) | the program `tiledbfs`: a file system, and a command line |
+//! | `serve` (default) | the program's tree over HTTP, to browsers and other machines |
 //! | `ndarray` | values as arrays of `ndarray` |
 //! | `arrow` | rows as Arrow's record batches |
 //! | `tree` | the half of the program that needs no FUSE; a part of `mount` |
@@ -120,6 +121,9 @@ mod printable;
 mod reading;
 mod requester;
 pub mod schema;
+#[cfg(feature = "serve")]
+#[allow(dead_code)]
+mod serve;
 mod single_flight;
 mod stats;
 mod storage;

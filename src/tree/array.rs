@@ -8,7 +8,7 @@ use super::fragment::fragment;
 use super::json::{self, render};
 use super::metadata::metadata;
 use super::moment::Moment;
-use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
+use super::node::{Directory, DirectoryKind, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::view::Shown;
 use crate::array::Array;
@@ -239,6 +239,10 @@ impl Directory for ArrayDirectory {
             Some(times) if times.end < u64::MAX => times.end,
             _ => self.array().listing().map_or(0, |listing| listing.mtime),
         }
+    }
+
+    fn kind(&self) -> DirectoryKind {
+        DirectoryKind::Array
     }
 
     fn origin(&self) -> Origin {

@@ -1,6 +1,6 @@
 //! Directories in which a lookup creates only the requested node.
 
-use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use crate::error::{Error, Result};
 use crate::lock::lock;
@@ -73,6 +73,11 @@ pub trait Names: Send + Sync + 'static {
 
     /// The type of name `index`. None if only the node tells the type, or whether it is shown.
     fn kind(&self, index: usize) -> Option<NodeType>;
+
+    /// What the directory shows.
+    fn shows(&self) -> DirectoryKind {
+        DirectoryKind::Other
+    }
 
     /// The origin of the directory, which decides who may see it.
     fn origin(&self) -> Origin;
@@ -147,6 +152,10 @@ impl<N: Names> Directory for NamedDirectory<N> {
 
     fn mtime(&self) -> u64 {
         self.mtime
+    }
+
+    fn kind(&self) -> DirectoryKind {
+        self.inner.shows()
     }
 
     fn freshness(&self) -> Freshness {

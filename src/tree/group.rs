@@ -5,7 +5,7 @@ use super::directory::{NamedDirectory, Names, unreadable};
 use super::document::{Document, DocumentContent};
 use super::json::{self, render};
 use super::metadata::metadata;
-use super::node::{Freshness, Node, NodeType};
+use super::node::{DirectoryKind, Freshness, Node, NodeType};
 use super::permissions::Origin;
 use crate::array::group::{Group, Members, OpenGroup, group_metadata, unregistered_member};
 use crate::array::source::GROUP_DIRECTORY;
@@ -62,6 +62,10 @@ impl Names for GroupDirectory {
 
     fn kind(&self, index: usize) -> Option<NodeType> {
         (index < DOCUMENTS.len()).then_some(NodeType::File)
+    }
+
+    fn shows(&self) -> DirectoryKind {
+        DirectoryKind::Group
     }
 
     /// The members are those in `__group`.

@@ -25,6 +25,8 @@ pub mod times;
 mod view;
 mod zarr;
 pub use errors::ErrorLog;
-pub use node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat};
+pub use node::{
+    Directory, DirectoryKind, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat, follow,
+};
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};

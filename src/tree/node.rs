@@ -37,6 +37,19 @@ pub enum NodeType {
     Link,
 }
 
+/// What a directory shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectoryKind {
+    /// An array, now or at another time.
+    Array,
+    /// A group.
+    Group,
+    /// What TileDB reads of an array: `data/`, or a part of it.
+    View,
+    /// Anything else.
+    Other,
+}
+
 /// How long the attributes and content of a node are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
@@ -62,6 +75,11 @@ pub trait Directory: Send + Sync {
 
     /// Modification time in milliseconds since the Unix epoch.
     fn mtime(&self) -> u64;
+
+    /// What it shows.
+    fn kind(&self) -> DirectoryKind {
+        DirectoryKind::Other
+    }
 
     /// How long names and listing are valid.
     fn freshness(&self) -> Freshness {

@@ -5,7 +5,7 @@ use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent};
 use super::errors::ErrorLog;
 use super::json::{self, object};
-use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::times::Asked;
 use crate::array::engine::Engine;
@@ -354,6 +354,10 @@ impl Directory for RootDirectory {
             Some(remote_mtime) => remote_mtime.mtime(&self.last()),
             None => self.last().mtime(),
         }
+    }
+
+    fn kind(&self) -> DirectoryKind {
+        self.last().kind()
     }
 
     fn freshness(&self) -> Freshness {

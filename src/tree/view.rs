@@ -8,7 +8,9 @@ use super::export::{find, listed};
 use super::json::Json;
 use super::json::view::{unreadable_view_json, view_json};
 use super::moment::Moment;
-use super::node::{Directory, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat};
+use super::node::{
+    Directory, DirectoryKind, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat,
+};
 use super::permissions::Origin;
 use super::{npy, ranges};
 use crate::array::cells::Cells;
@@ -140,6 +142,10 @@ impl Directory for ViewDirectory {
         let mut names = vec![("view.json", NodeType::File), ("columns", NodeType::Directory)];
         names.extend(listed(&self.0, &view));
         Ok(fixed_listing(&names))
+    }
+
+    fn kind(&self) -> DirectoryKind {
+        DirectoryKind::View
     }
 
     of_view!(self => self.0);

@@ -1,0 +1,1 @@
+//! Directories as pages for people.

@@ -1,0 +1,1 @@
+//! WebDAV, read-only: PROPFIND.
