@@ -1,18 +1,21 @@
 //! What exports show of an array's metadata: attributes of the array, and attributes of its fields.
 //!
-//! A pair is an attribute of the array, unless its key begins with `_`: then it belongs to a program. Two
-//! conventions of such keys are known:
+//! A pair is an attribute of the array, unless its key begins with `_`: then it belongs to a program. These
+//! are known:
 //!
 //! | key | what it is |
 //! |---|---|
 //! | `__tiledb_attr.<attribute>.<key>` | TileDB-CF: attribute `<key>` of an attribute's variable |
 //! | `__tiledb_dim.<dimension>.<key>` | the same of a dimension |
 //! | `__np_flat_<key>` | TileDB-Py: a NumPy array, which has `<key>` unless a plain pair has it |
+//! | `__pandas_<key>` | TileDB-Py: how pandas had the columns: see [`pandas`] |
 //!
 //! Names may hold dots: the longest name that fits is meant. TileDB-CF stores all numbers as INT64 or FLOAT64,
 //! so those that the CF conventions want in the variable's own type are converted. What does not fit into the
 //! conventions is left out, with a reason.
 
+pub(super) mod geometry;
+pub(super) mod pandas;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -26,11 +29,16 @@ use crate::format::body::Body;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::metadata::each_record;
 use crate::view::{Field, Role, View};
+use geometry::Geometry;
+use pandas::Pandas;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The most bytes of a value.
 const MAX_VALUE: u64 = 65_535;
+
+/// The most bytes of a value of a program: tables may have thousands of columns.
+const MAX_PROGRAM_VALUE: u64 = 1 << 20;
 
 /// The most bytes of the key and the value of a field's attribute: an attribute of HDF5 has 65,535 with its
 /// header.
@@ -46,6 +54,9 @@ const OF_ATTRIBUTE: &[u8] = b"__tiledb_attr.";
 const OF_DIMENSION: &[u8] = b"__tiledb_dim.";
 const FLAT: &[u8] = b"__np_flat_";
 
+/// Keys of programs that are read.
+const OF_PROGRAMS: [&[u8]; 2] = [pandas::INDEX, pandas::ATTRIBUTES];
+
 /// The metadata that exports of a view show.
 #[derive(Debug, Default, PartialEq)]
 pub struct Metadata {
@@ -53,8 +64,12 @@ pub struct Metadata {
     pub array: Vec<(Vec<u8>, Value)>,
     /// The attributes of each field of the view, by key, in order.
     pub fields: Vec<Attributes>,
-    /// Keys of fields' attributes that are left out, and why: the first thousand.
-    pub left_out: Vec<(Vec<u8>, &'static str)>,
+    /// How pandas had the columns; None if it did not write the array.
+    pub pandas: Option<Pandas>,
+    /// The geometries of the cells; None if there are none.
+    pub geometry: Option<Geometry>,
+    /// Keys that exports leave out although they are meant for them, and why: the first thousand.
+    pub left_out: LeftOut,
 }
 
 impl Entry for Metadata {
@@ -63,7 +78,13 @@ impl Entry for Metadata {
         let fields = self.fields.iter().flatten();
         let fields = fields.map(|(key, value)| size(key.as_bytes(), value));
         let left_out = self.left_out.iter().map(|(key, _)| PAIR_MEMORY + key.len());
-        array.chain(fields).chain(left_out).sum::<usize>() as u64
+        let pandas = self.pandas.as_ref().map_or(0, Pandas::memory);
+        let geometry = self.geometry.as_ref().map_or(0, Geometry::memory);
+        array
+            .chain(fields)
+            .chain(left_out)
+            .chain([pandas, geometry])
+            .sum::<usize>() as u64
     }
 }
 
@@ -77,6 +98,9 @@ fn size(key: &[u8], value: &Value) -> usize {
 /// A value that exports show, or why they do not.
 type Shown = Result<Value, &'static str>;
 
+/// Keys that are left out, and why.
+type LeftOut = Vec<(Vec<u8>, &'static str)>;
+
 impl Metadata {
     /// The metadata of a view. Reads only files of metadata; cached for the view's state.
     pub fn of(view: &View) -> Result<Arc<Metadata>> {
@@ -85,6 +109,14 @@ impl Metadata {
         let make = || Ok(Metadata::sort(view.fields(), pairs(view)?));
         let cache = &array.engine.cache;
         cache.derive(CacheKey::of(object), 4096, Keep::Staying, make)
+    }
+
+    /// No metadata of a view with these fields.
+    pub(super) fn without(fields: &[Field]) -> Metadata {
+        Metadata {
+            fields: vec![Attributes::new(); fields.len()],
+            ..Metadata::default()
+        }
     }
 
     /// Tells whose attribute each pair is.
@@ -97,6 +129,7 @@ impl Metadata {
         let mut out = Metadata::default();
         let mut array: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
         let mut found: Vec<BTreeMap<String, Value>> = vec![BTreeMap::new(); fields.len()];
+        let mut programs: BTreeMap<Vec<u8>, Shown> = BTreeMap::new();
         let (flat, plain): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, _)| key.starts_with(FLAT));
         for (key, value) in plain.into_iter().chain(flat) {
             let own = key.strip_prefix(FLAT).unwrap_or(&key);
@@ -104,6 +137,10 @@ impl Metadata {
             {
                 (Some(path), _) => (false, path),
                 (_, Some(path)) => (true, path),
+                (None, None) if OF_PROGRAMS.contains(&&*key) => {
+                    programs.insert(key, value);
+                    continue;
+                }
                 (None, None) => {
                     if let (Ok(value), false) = (value, own.starts_with(b"_")) {
                         array.entry(own.to_vec()).or_insert(value);
@@ -120,10 +157,12 @@ impl Metadata {
             });
             match shown {
                 Ok((number, name, value)) => drop(found[number].entry(name).or_insert(value)),
-                Err(reason) if out.left_out.len() < MAX_LEFT_OUT => out.left_out.push((key, reason)),
-                Err(_) => {}
+                Err(reason) => out.left_out.push((key, reason)),
             }
         }
+        out.pandas = Pandas::read(fields, programs, &mut out.left_out);
+        out.geometry = Geometry::read(fields, &array, &mut out.left_out);
+        out.left_out.truncate(MAX_LEFT_OUT);
         out.array = array.into_iter().collect();
         out.fields = found.into_iter().map(|own| own.into_iter().collect()).collect();
         out
@@ -170,12 +209,15 @@ fn pairs(view: &View) -> Result<BTreeMap<Vec<u8>, Shown>> {
         let replay = each_record(&body, |record| {
             let key = &record.key;
             let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT];
-            if key.starts_with(b"_") && !known.iter().any(|prefix| key.starts_with(prefix)) {
+            let of_program = OF_PROGRAMS.contains(&&**key);
+            let known = of_program || known.iter().any(|prefix| key.starts_with(prefix));
+            if key.starts_with(b"_") && !known {
                 return Ok(());
             }
+            let most = if of_program { MAX_PROGRAM_VALUE } else { MAX_VALUE };
             let value = match record.value {
                 None => None,
-                Some((_, _, data)) if data.end.saturating_sub(data.start) > MAX_VALUE => {
+                Some((_, _, data)) if data.end.saturating_sub(data.start) > most => {
                     Some(Err("it is too long"))
                 }
                 Some((datatype, _, data)) => {

@@ -261,3 +261,48 @@ fn metadata_are_text_or_numbers() {
     assert!(shown(Datatype::Int32, Vec::new()).is_err());
     assert!(shown(Datatype::Blob, b"x".to_vec()).is_err());
 }
+
+#[test]
+fn geometries_are_told_by_more_than_their_type() {
+    let cell = |name, datatype| (name, Role::Attribute(0), datatype, CellValNum::Var, false);
+    let fields = fields(&[
+        ("_X", Role::Dimension(0), Datatype::Float64, ONE, false),
+        cell("bytes", Datatype::Uint8),
+        cell("wkb", Datatype::GeomWkb),
+    ]);
+    let name = |name: &'static str| ("GEOMETRY_ATTRIBUTE_NAME", Ok(text(name)));
+    assert_eq!(sorted(&fields, []).geometry, None);
+    let metadata = sorted(&fields, [("CRS", Ok(text("{}"))), name("bytes")]);
+    let geometry = metadata.geometry.unwrap();
+    assert_eq!((geometry.fields, geometry.extent), (vec![1, 2], None));
+    assert!(geometry.crs.is_some() && metadata.left_out.is_empty());
+    for wrong in ["_X", "none"] {
+        let metadata = sorted(&fields, [name(wrong), ("LAYER_EXTENT_MINX", Ok(floats(&[1.0])))]);
+        assert_eq!((metadata.geometry, metadata.left_out.len()), (None, 1), "{wrong}");
+    }
+}
+
+#[test]
+fn types_of_pandas_are_kept_where_the_stored_type_has_their_values() {
+    let cell = |name, datatype, enumerated| (name, Role::Attribute(0), datatype, ONE, enumerated);
+    let fields = fields(&[
+        ("rows", Role::Dimension(0), Datatype::Uint64, ONE, false),
+        cell("i", Datatype::Int64, false),
+        cell("e", Datatype::Int64, true),
+        cell("b", Datatype::Uint8, false),
+    ]);
+    let types = r#"{"i": "Int64", "e": "Int64", "b": "boolean", "none": "Int8", "rows": 5}"#;
+    let metadata = sorted(
+        &fields,
+        [
+            ("__pandas_index_dims", Ok(text(r#"{"rows": "int64"}"#))),
+            ("__pandas_attribute_repr", Ok(text(types))),
+        ],
+    );
+    let pandas = metadata.pandas.unwrap();
+    assert_eq!((pandas.index, pandas.signed), (vec![0], vec![0]));
+    assert_eq!(pandas.types, HashMap::from([(1, "Int64")]));
+    assert_eq!(metadata.left_out.len(), 4, "{:?}", metadata.left_out);
+    let metadata = sorted(&fields, [("__pandas_index_dims", Ok(text("[]")))]);
+    assert_eq!((metadata.pandas, metadata.left_out.len()), (None, 1));
+}

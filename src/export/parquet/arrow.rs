@@ -5,10 +5,13 @@
 //! u32 2^32 - 1, u32 length of the rest, a FlatBuffer `Message` of a `Schema`, zeros up to a multiple of 8
 //! ```
 //!
-//! The types are those that readers would derive from the Parquet schema alone. In the FlatBuffer, what a table
+//! The types are those that readers would derive from the Parquet schema alone, except that enumerated text is
+//! a dictionary, which keeps labels that no cell has, and the order of all. pyarrow takes the file's other
+//! metadata from here as well. In the FlatBuffer, what a table
 //! refers to lies behind it, so that each part can be written before the ones that it points to.
 
 use super::leaf::{Leaf, Logical, Physical, Shape};
+use super::plan::Pair;
 use crate::export::grid::Attributes;
 use crate::export::zarr;
 use base64::Engine as _;
@@ -28,7 +31,7 @@ enum Node {
 enum Slot {
     /// It has its default.
     Default,
-    /// A number of 1, 2 or 4 bytes, little-endian.
+    /// A number of 1, 2, 4 or 8 bytes, little-endian.
     Number(Vec<u8>),
     /// A reference.
     To(Node),
@@ -46,15 +49,34 @@ mod types {
     pub(super) const LIST: u8 = 12;
 }
 
-/// The value of `ARROW:schema` for leaves with these attributes.
-pub(super) fn schema<'a>(leaves: &[Leaf], attributes: impl Iterator<Item = &'a Attributes>) -> String {
+/// A column whose labels are a dictionary.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Dictionary {
+    /// Whether the order of the labels means anything.
+    pub ordered: bool,
+}
+
+/// The value of `ARROW:schema` for leaves, each with its attributes and its dictionary, and for the file's other
+/// `pairs`.
+pub(super) fn schema<'a>(
+    leaves: &[Leaf],
+    columns: impl Iterator<Item = (&'a Attributes, Option<Dictionary>)>,
+    pairs: &[Pair],
+) -> String {
     const VERSION_5: i16 = 4;
     const SCHEMA: u8 = 1;
-    let fields = leaves.iter().zip(attributes);
+    let fields = leaves.iter().zip(columns).enumerate();
     let fields = fields
-        .map(|(leaf, attributes)| column(leaf, attributes))
+        .map(|(id, (leaf, (attributes, of)))| {
+            column(leaf, attributes, of.map(|of| dictionary(id as u64, of)))
+        })
         .collect();
-    let schema = Node::Table(vec![Slot::Default, Slot::To(Node::List(fields))]);
+    let pairs = pairs.iter().map(|(key, value)| pair(key, value)).collect();
+    let schema = Node::Table(vec![
+        Slot::Default,
+        Slot::To(Node::List(fields)),
+        Slot::To(Node::List(pairs)),
+    ]);
     let message = Node::Table(vec![
         Slot::Number(VERSION_5.to_le_bytes().to_vec()),
         Slot::Number(vec![SCHEMA]),
@@ -67,39 +89,79 @@ pub(super) fn schema<'a>(leaves: &[Leaf], attributes: impl Iterator<Item = &'a A
     BASE64.encode(out)
 }
 
+/// A `KeyValue`.
+fn pair(key: &str, value: &str) -> Node {
+    Node::Table(vec![
+        Slot::To(Node::Text(key.to_owned())),
+        Slot::To(Node::Text(value.to_owned())),
+    ])
+}
+
+/// A `DictionaryEncoding` with indexes of INT32, which is what readers make of any.
+fn dictionary(id: u64, of: Dictionary) -> Node {
+    Node::Table(vec![
+        Slot::Number(id.to_le_bytes().to_vec()),
+        Slot::To(Node::Table(int(32, true))),
+        Slot::Number(vec![u8::from(of.ordered)]),
+    ])
+}
+
+/// The fields of an `Int`.
+fn int(bits: u8, signed: bool) -> Vec<Slot> {
+    let bits = i32::from(bits).to_le_bytes().to_vec();
+    vec![Slot::Number(bits), Slot::Number(vec![u8::from(signed)])]
+}
+
 /// The `Field` of a leaf, for a LIST with its element.
-fn column(leaf: &Leaf, attributes: &Attributes) -> Node {
-    let pairs = attributes.iter().map(|(key, value)| {
-        let text = match zarr::attribute(value) {
-            Json::String(text) => text,
-            other => other.to_string(),
-        };
-        Node::Table(vec![
-            Slot::To(Node::Text(key.clone())),
-            Slot::To(Node::Text(text)),
-        ])
-    });
+fn column(leaf: &Leaf, attributes: &Attributes, dictionary: Option<Node>) -> Node {
+    let pairs = attributes
+        .iter()
+        .map(|(key, value)| match zarr::attribute(value) {
+            Json::String(text) => pair(key, &text),
+            other => pair(key, &other.to_string()),
+        });
     let pairs: Vec<Node> = pairs.collect();
     let of_value = of_value(leaf);
     match leaf.shape {
-        Shape::One => field(&leaf.name, leaf.optional(), of_value, Vec::new(), pairs),
+        Shape::One => field(
+            &leaf.name,
+            leaf.optional(),
+            of_value,
+            dictionary,
+            Vec::new(),
+            pairs,
+        ),
         Shape::Some(_) | Shape::Any => {
-            let element = field("element", leaf.optional(), of_value, Vec::new(), Vec::new());
+            let element = field("element", leaf.optional(), of_value, None, Vec::new(), Vec::new());
             let list = (types::LIST, Vec::new());
-            field(&leaf.name, leaf.outer_optional(), list, vec![element], pairs)
+            field(
+                &leaf.name,
+                leaf.outer_optional(),
+                list,
+                None,
+                vec![element],
+                pairs,
+            )
         }
     }
 }
 
 /// A `Field`.
-fn field(name: &str, nullable: bool, of: (u8, Vec<Slot>), children: Vec<Node>, pairs: Vec<Node>) -> Node {
+fn field(
+    name: &str,
+    nullable: bool,
+    of: (u8, Vec<Slot>),
+    dictionary: Option<Node>,
+    children: Vec<Node>,
+    pairs: Vec<Node>,
+) -> Node {
     let (number, slots) = of;
     Node::Table(vec![
         Slot::To(Node::Text(name.to_owned())),
         Slot::Number(vec![u8::from(nullable)]),
         Slot::Number(vec![number]),
         Slot::To(Node::Table(slots)),
-        Slot::Default,
+        dictionary.map_or(Slot::Default, Slot::To),
         Slot::To(Node::List(children)),
         match pairs.is_empty() {
             true => Slot::Default,
@@ -111,13 +173,7 @@ fn field(name: &str, nullable: bool, of: (u8, Vec<Slot>), children: Vec<Node>, p
 /// The number of a leaf's type, and the fields of its table.
 fn of_value(leaf: &Leaf) -> (u8, Vec<Slot>) {
     let number = |number: i16| Slot::Number(number.to_le_bytes().to_vec());
-    let int = |bits: u8, signed: bool| {
-        let bits = i32::from(bits).to_le_bytes().to_vec();
-        (
-            types::INT,
-            vec![Slot::Number(bits), Slot::Number(vec![u8::from(signed)])],
-        )
-    };
+    let int = |bits, signed| (types::INT, int(bits, signed));
     match (leaf.logical, leaf.physical) {
         (Logical::String, _) => (types::UTF8, Vec::new()),
         (Logical::Date, _) => (types::DATE, vec![number(0)]),
@@ -173,10 +229,14 @@ fn point(out: &mut Vec<u8>, from: usize, node: &Node) {
 
 /// Appends a table behind its vtable; returns its start.
 fn table(out: &mut Vec<u8>, slots: &[Slot]) -> usize {
-    // The longest numbers have 4 bytes.
     align(out, 4);
     let vtable = out.len();
-    let start = (vtable + 4 + 2 * slots.len()).next_multiple_of(4);
+    let longest = slots.iter().map(|slot| match slot {
+        Slot::Number(bytes) => bytes.len(),
+        Slot::Default | Slot::To(_) => 4,
+    });
+    let alignment = longest.max().unwrap_or(4).max(4);
+    let start = (vtable + 4 + 2 * slots.len()).next_multiple_of(alignment);
     let mut size = 4usize;
     let places: Vec<usize> = slots
         .iter()

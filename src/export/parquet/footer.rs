@@ -318,9 +318,9 @@ fn column(writer: &mut Writer, leaf: &Leaf, chunk: &Chunk, statistics: Option<&S
 
 /// Begins the key-value pairs, of which the padding, which follows, is the last.
 fn pairs(writer: &mut Writer, plan: &Plan) {
-    writer.list(5, Type::Struct, 1 + usize::from(plan.arrow.is_some()));
-    if let Some(arrow) = &plan.arrow {
-        pair(writer, "ARROW:schema", arrow.as_bytes());
+    writer.list(5, Type::Struct, plan.pairs.len() + 1);
+    for (key, value) in &plan.pairs {
+        pair(writer, key, value.as_bytes());
     }
 }
 

@@ -3,9 +3,10 @@
 use super::thrift::varint_len;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::enumeration::Enumeration;
 use crate::format::field::Form;
 use crate::format::range::Range as Bounds;
-use crate::format::scalar::with_integer;
+use crate::format::scalar::{Scalar, with_integer};
 use crate::view::table::{Column, NOT_A_TIME, Unit, strip};
 use std::ops::Range;
 
@@ -215,6 +216,26 @@ impl Leaf {
         leaf
     }
 
+    /// A LIST of any number of UINT8 becomes bytes.
+    pub(super) fn join_bytes(&mut self) {
+        if self.shape == Shape::Any && self.stored == Datatype::Uint8 {
+            (self.physical, self.logical) = (Physical::ByteArray, Logical::Nothing);
+            (self.shape, self.encoding, self.size) = (Shape::One, Encoding::Bytes { strip: false }, None);
+        }
+    }
+
+    /// 64-bit integers become signed if all are at most `highest`, an INT64 itself.
+    pub(super) fn sign(&mut self, highest: &[u8]) {
+        let unsigned = Logical::Integer {
+            bits: 64,
+            signed: false,
+        };
+        let fits = matches!(Scalar::read(self.stored, highest), Some(Scalar::Unsigned(n)) if n >> 63 == 0);
+        if self.logical == unsigned && fits {
+            self.logical = Logical::Nothing;
+        }
+    }
+
     /// Coordinates of an axis are never null: if one date does not fit, all become the stored integers.
     fn fit(&mut self, bounds: Option<&Bounds>) {
         let fits = bounds.is_none_or(|bounds| {
@@ -408,16 +429,21 @@ impl Leaf {
     }
 }
 
+/// Labels of text as pages show them.
+pub(super) fn labels(labels: &Enumeration) -> impl Iterator<Item = &[u8]> {
+    let fixed = labels.cell_val_num != CellValNum::Var;
+    let text = fixed && matches!(labels.datatype, Datatype::Char | Datatype::StringAscii);
+    let labels = labels.values().into_iter();
+    labels.map(move |label| if text { strip(label) } else { label })
+}
+
 /// The dictionary page of labels of text, each after its u32 length. `LimitExceeded` above 2^30 bytes.
 pub(super) fn dictionary(column: &Column) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let Some(labels) = &column.labels else {
         return Ok(out);
     };
-    let fixed = labels.cell_val_num != CellValNum::Var;
-    let text = fixed && matches!(labels.datatype, Datatype::Char | Datatype::StringAscii);
-    for label in labels.values() {
-        let label = if text { strip(label) } else { label };
+    for label in self::labels(labels) {
         let len = u32::try_from(label.len()).ok();
         let fits = len.filter(|_| out.len() < 1 << 30);
         let len = fits.ok_or_else(|| Error::limit("the labels take more than 2^30 bytes").at(0))?;

@@ -15,8 +15,10 @@
 mod arrow;
 mod bits;
 mod footer;
+mod geo;
 mod leaf;
 mod page;
+mod pandas;
 mod plan;
 mod statistics;
 #[cfg(test)]
@@ -28,13 +30,16 @@ use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::grid::Attributes;
 use crate::export::metadata::Metadata;
+use crate::export::metadata::geometry::Geometry;
+use crate::export::metadata::pandas::Pandas;
 use crate::format::datatype::CellValNum;
 use crate::layout::FileLayout;
-use crate::view::table::Table;
+use crate::view::table::{Column, Table};
 use crate::view::{Field, Role, View};
-use leaf::Leaf;
+use arrow::Dictionary;
+use leaf::{Leaf, Logical};
 use page::Page;
-use plan::{MAGIC, Plan};
+use plan::{MAGIC, Pair, Plan};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -72,7 +77,8 @@ pub fn is_listed(view: &View) -> Result<bool> {
 /// for each state of the view.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let table = Table::new(view)?;
-    let leaves = leaves(&table)?;
+    let metadata = metadata(view)?;
+    let leaves = leaves(&table, &metadata)?;
     let array = view.array();
     let object = |part| {
         array
@@ -82,7 +88,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let key = CacheKey::of(object(usize::MAX));
     let plan = array.engine.cache.derive(key, 4096, Keep::Staying, || {
         let mut plan = Plan::make(&table, &leaves)?;
-        plan.arrow = arrow(&table, &leaves)?;
+        plan.pairs = pairs(&table, &leaves, &metadata);
         footer::measure(&leaves, plan)
     })?;
     let objects = (0..leaves.len()).map(object).collect();
@@ -110,7 +116,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
 }
 
 /// The leaves of a table, one per column.
-fn leaves(table: &Table) -> Result<Vec<Leaf>> {
+fn leaves(table: &Table, metadata: &Metadata) -> Result<Vec<Leaf>> {
     let mut names: HashSet<String> = HashSet::new();
     let region = table.view().region()?;
     let mut leaves = Vec::new();
@@ -124,36 +130,84 @@ fn leaves(table: &Table) -> Result<Vec<Leaf>> {
             Role::Dimension(i) => region.as_ref().and_then(|region| region.get(i)),
             Role::Attribute(_) => None,
         };
-        leaves.push(Leaf::new(column, name, bounds));
+        let mut leaf = Leaf::new(column, name, bounds);
+        let is_geometry = |geometry: &Geometry| geometry.fields.contains(&column.field);
+        if metadata.geometry.as_ref().is_some_and(is_geometry) {
+            leaf.join_bytes();
+        }
+        let is_signed = |pandas: &Pandas| pandas.signed.contains(&column.field);
+        if let Some(bounds) = bounds
+            && metadata.pandas.as_ref().is_some_and(is_signed)
+        {
+            leaf.sign(&bounds.hi);
+        }
+        leaves.push(leaf);
     }
     Ok(leaves)
 }
 
-/// The value of `ARROW:schema`, which holds the attributes of columns from the array's metadata. None if
-/// there are none, or if the metadata is damaged: no value depends on it, and `view.json` says so.
-fn arrow(table: &Table, leaves: &[Leaf]) -> Result<Option<String>> {
-    let metadata = match Metadata::of(table.view()) {
-        Ok(metadata) => metadata,
+/// The metadata of a view. None at all if it is damaged: no value depends on it, and `view.json` says so.
+fn metadata(view: &View) -> Result<Arc<Metadata>> {
+    let damaged = match Metadata::of(view) {
+        Ok(metadata) => return Ok(metadata),
         Err(error) => match error.kind() {
             ErrorKind::Truncated
             | ErrorKind::Corrupt
             | ErrorKind::ChecksumMismatch
             | ErrorKind::UnsupportedVersion
             | ErrorKind::Unsupported
-            | ErrorKind::LimitExceeded => return Ok(None),
+            | ErrorKind::LimitExceeded => Metadata::without(view.fields()),
             _ => return Err(error),
         },
     };
-    if metadata.fields.iter().all(Vec::is_empty) {
-        return Ok(None);
+    Ok(Arc::new(damaged))
+}
+
+/// The file's metadata: what pandas, GeoParquet and Arrow have of it, each where there is something to say.
+fn pairs(table: &Table, leaves: &[Leaf], metadata: &Metadata) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    if let Some(pandas) = &metadata.pandas {
+        pairs.push(("pandas", pandas::metadata(table, leaves, pandas)));
     }
-    let columns = table.columns().iter();
-    let none = Attributes::new();
-    let attributes = columns.map(|column| match column.is_label() {
-        true => &none,
-        false => &metadata.fields[column.field],
-    });
-    Ok(Some(arrow::schema(leaves, attributes)))
+    let of_part = table.view().subarray().is_some();
+    if let Some(geo) = metadata
+        .geometry
+        .as_ref()
+        .and_then(|of| geo::metadata(table, leaves, of, of_part))
+    {
+        pairs.push(("geo", geo));
+    }
+    let dictionaries = table
+        .columns()
+        .iter()
+        .zip(leaves)
+        .map(|(column, leaf)| dictionary(column, leaf));
+    let dictionaries: Vec<Option<Dictionary>> = dictionaries.collect();
+    let told = metadata.fields.iter().any(|attributes| !attributes.is_empty());
+    if told || dictionaries.iter().any(Option::is_some) {
+        let none = Attributes::new();
+        let attributes = table.columns().iter().map(|column| match column.is_label() {
+            true => &none,
+            false => &metadata.fields[column.field],
+        });
+        let arrow = arrow::schema(leaves, attributes.zip(dictionaries), &pairs);
+        pairs.push(("ARROW:schema", arrow));
+    }
+    pairs
+}
+
+/// The dictionary of an enumerated column of text. None if two labels are the same: readers would take them
+/// for one, and count the others anew.
+fn dictionary(column: &Column, leaf: &Leaf) -> Option<Dictionary> {
+    let labels = column
+        .labels
+        .as_ref()
+        .filter(|_| leaf.has_dictionary() && leaf.logical == Logical::String)?;
+    let mut seen = HashSet::new();
+    let unique = leaf::labels(labels).all(|label| seen.insert(label));
+    unique.then_some(Dictionary {
+        ordered: labels.ordered,
+    })
 }
 
 /// What the parts of an open file share.

@@ -38,6 +38,9 @@ thread_local! {
     pub(super) static WRONG_START: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
+/// A key and a value of the file's metadata.
+pub(super) type Pair = (&'static str, String);
+
 /// How a file is divided up.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
@@ -54,8 +57,8 @@ pub(super) struct Plan {
     dictionaries: Vec<Option<u64>>,
     /// The start of each row group, and the end of the last.
     starts: Vec<u64>,
-    /// The value of `ARROW:schema`: see [`schema`](super::arrow::schema). None if there is none.
-    pub arrow: Option<String>,
+    /// The file's metadata.
+    pub pairs: Vec<Pair>,
     /// Bytes of the footer: see [`measure`](super::footer::measure).
     pub footer: u64,
 }
@@ -443,7 +446,7 @@ impl Plan {
 impl Entry for Plan {
     fn memory(&self) -> u64 {
         let var: u64 = self.var.iter().flatten().map(Entry::memory).sum();
-        let arrow = self.arrow.as_ref().map_or(0, |arrow| arrow.len() as u64);
-        var + self.starts.memory() + self.fixed.memory() + arrow
+        let pairs = self.pairs.iter().map(|(_, value)| value.len() as u64);
+        var + self.starts.memory() + self.fixed.memory() + pairs.sum::<u64>()
     }
 }

@@ -1,0 +1,113 @@
+//! Geometries in the cells of an array: well-known binary (WKB), as GDAL's vector driver and others write it.
+//!
+//! | key | what it is |
+//! |---|---|
+//! | `GEOMETRY_ATTRIBUTE_NAME` | GDAL: the attribute, var-sized BLOB or UINT8 |
+//! | `CRS` | the coordinate reference system as PROJJSON or WKT |
+//! | `LAYER_EXTENT_MINX`, `_MINY`, `_MAXX`, `_MAXY` | the extent of all geometries, FLOAT64 |
+//!
+//! Attributes of the type GEOM_WKB are geometries without a name, where `CRS` or `dataset_type` says that there
+//! are some, or dimensions are called `_X` and `_Y`. The type alone says little: DuckDB opens no file with a
+//! geometry that is none.
+
+use super::{LeftOut, PAIR_MEMORY};
+use crate::export::grid::Value;
+use crate::format::datatype::Datatype;
+use crate::format::scalar::Scalar;
+use crate::view::{Field, Role};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+const NAME: &[u8] = b"GEOMETRY_ATTRIBUTE_NAME";
+
+const CRS: &[u8] = b"CRS";
+
+const DATASET_TYPE: &[u8] = b"dataset_type";
+
+const EXTENT: [&[u8]; 4] = [
+    b"LAYER_EXTENT_MINX",
+    b"LAYER_EXTENT_MINY",
+    b"LAYER_EXTENT_MAXX",
+    b"LAYER_EXTENT_MAXY",
+];
+
+/// The fields that hold geometries.
+#[derive(Debug, Default, PartialEq)]
+pub struct Geometry {
+    /// Their numbers, the one that is meant first.
+    pub fields: Vec<usize>,
+    /// The coordinate reference system as PROJJSON, of the first field.
+    pub crs: Option<Json>,
+    /// Least x, least y, greatest x and greatest y of the first field's geometries.
+    pub extent: Option<[f64; 4]>,
+}
+
+impl Geometry {
+    /// Estimated: a parsed PROJJSON takes some times its text, which has at most 65,535 bytes.
+    pub(super) fn memory(&self) -> usize {
+        PAIR_MEMORY + self.crs.as_ref().map_or(0, |_| 1 << 17) + size_of::<usize>() * self.fields.len()
+    }
+
+    /// The geometries of fields by the array's metadata. Appends what is malformed to `left_out`.
+    pub(super) fn read(
+        fields: &[Field],
+        pairs: &BTreeMap<Vec<u8>, Value>,
+        left_out: &mut LeftOut,
+    ) -> Option<Geometry> {
+        let mut out = Geometry::default();
+        let attributes = fields.iter().enumerate();
+        let attributes = attributes.filter(|(_, field)| {
+            matches!(field.role, Role::Attribute(_))
+                && field.cell_val_num.is_var()
+                && field.enumeration.is_none()
+        });
+        if let Some(name) = pairs.get(NAME) {
+            let named = |field: &Field| matches!(name, Value::Text(name) if *name.as_bytes() == *field.name);
+            let types = [Datatype::Blob, Datatype::Uint8, Datatype::GeomWkb];
+            match attributes.clone().find(|(_, field)| named(field)) {
+                Some((number, field)) if types.contains(&field.datatype) => out.fields.push(number),
+                Some(_) => left_out.push((NAME.to_vec(), "the attribute's type holds no geometries")),
+                None => left_out.push((NAME.to_vec(), "there is no such var-sized attribute")),
+            }
+        }
+        let is = |name: &[u8]| fields.iter().any(|field| *field.name == *name);
+        let is_told = pairs.contains_key(CRS)
+            || pairs.get(DATASET_TYPE) == Some(&Value::Text("geometry".to_owned()))
+            || is(b"_X") && is(b"_Y");
+        for (number, field) in attributes.filter(|_| is_told) {
+            if field.datatype == Datatype::GeomWkb && !out.fields.contains(&number) {
+                out.fields.push(number);
+            }
+        }
+        if out.fields.is_empty() {
+            return None;
+        }
+        if let Some(Value::Text(text)) = pairs.get(CRS) {
+            // WKT has no place in GeoParquet.
+            out.crs = match serde_json::from_str(text) {
+                Ok(Json::Object(crs)) => Some(Json::Object(crs)),
+                _ => None,
+            };
+        }
+        if EXTENT.iter().any(|key| pairs.contains_key(*key)) {
+            out.extent = extent(pairs);
+            if out.extent.is_none() {
+                left_out.push((EXTENT[0].to_vec(), "the four keys of the extent hold no box"));
+            }
+        }
+        Some(out)
+    }
+}
+
+fn extent(pairs: &BTreeMap<Vec<u8>, Value>) -> Option<[f64; 4]> {
+    let mut out = [0.0; 4];
+    for (out, key) in out.iter_mut().zip(EXTENT) {
+        let Value::Numbers(datatype, bytes) = pairs.get(key)? else {
+            return None;
+        };
+        *out = Scalar::read(*datatype, bytes)?.float();
+    }
+    let [min_x, min_y, max_x, max_y] = out;
+    let is_box = out.iter().all(|number| number.is_finite()) && min_x <= max_x && min_y <= max_y;
+    is_box.then_some(out)
+}
