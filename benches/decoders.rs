@@ -11,7 +11,6 @@ use std::hint::black_box;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tiledbfs::internals::array::cache::{CacheKey, ChunkCache};
 use tiledbfs::internals::bytes::Keep;
 use tiledbfs::internals::filter::chunk::ChunkIndex;
 use tiledbfs::internals::filter::tile_codec::Decoded;
@@ -19,6 +18,7 @@ use tiledbfs::internals::filter::{EncryptionKey, TileCodec};
 use tiledbfs::internals::format::datatype::Datatype;
 use tiledbfs::internals::format::enums::WebpFormat;
 use tiledbfs::internals::format::pipeline::{Codec, Filter, Pipeline};
+use tiledbfs::internals::runtime::cache::{CacheKey, ChunkCache};
 use tiledbfs::internals::storage::{Blob, MemoryBlob};
 
 /// Bytes of a chunk, and its values of 8 bytes.

@@ -1,11 +1,11 @@
 //! What is not public, opened to the crate's own tests, benchmarks and fuzzing targets (feature `internals`).
 //! Nothing of it is promised to stay.
 
-use crate::array::engine::Engine;
-use crate::array::fragment_info::FragmentInfo;
-use crate::array::listing::ArrayListing;
+use crate::catalog::listing::ArrayListing;
 use crate::cursor::Cursor;
+use crate::engine::Engine;
 use crate::format::pipeline::Pipeline;
+use crate::fragment::info::FragmentInfo;
 use crate::{Array, Fragment, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ macro_rules! open {
     )*};
 }
 
-open!(array bytes check cursor export filter format layout stats storage tree view);
+open!(bytes catalog check cursor describe engine export filter format fragment layout query runtime storage tree);
 #[cfg(feature = "mount")]
 open!(fuse);
 #[cfg(feature = "serve")]

@@ -93,57 +93,57 @@
     allow(dead_code, unused_imports)
 )]
 
-mod array;
 mod bytes;
 mod calendar;
+mod catalog;
 #[cfg(feature = "tree")]
 mod check;
 #[cfg(feature = "mount")]
 mod cli;
 mod cursor;
+#[cfg(feature = "tree")]
+mod describe;
+mod engine;
 mod error;
 #[cfg(feature = "tree")]
 mod export;
 mod filter;
 mod format;
+mod fragment;
 #[cfg(feature = "mount")]
 mod fuse;
-mod hash;
 #[cfg(feature = "internals")]
 pub mod internals;
 mod layout;
-mod lock;
 #[cfg(feature = "tree")]
 mod names;
-mod parallel;
 #[cfg(feature = "tree")]
 mod printable;
+mod query;
 mod reading;
-mod requester;
+mod runtime;
 pub mod schema;
 #[cfg(feature = "serve")]
 #[allow(dead_code)]
 mod serve;
-mod single_flight;
-mod stats;
 mod storage;
 #[cfg(feature = "tree")]
 mod tree;
-mod view;
 
-pub use array::Array;
-pub use array::cells::Cells;
-pub use array::column::Content;
-pub use array::fragment::{Fragment, Outline};
-pub use array::source::{ObjectKind, Source, SourceOptions};
-pub use array::time::TimeRange;
 pub use bytes::{Keep, Output};
+pub use catalog::Array;
+pub use catalog::source::{ObjectKind, Source, SourceOptions};
+pub use catalog::time::TimeRange;
 #[cfg(feature = "mount")]
 #[doc(hidden)]
 pub use cli::main;
 pub use error::{Error, ErrorKind, Result};
 pub use filter::EncryptionKey;
 pub use format::name::TimestampedName;
+pub use fragment::cells::Cells;
+pub use fragment::column::Content;
+pub use fragment::{Fragment, Outline};
+pub use query::{DimRange, Field, Role, View};
 #[cfg(feature = "arrow")]
 pub use reading::Batches;
 pub use reading::{
@@ -152,4 +152,3 @@ pub use reading::{
 pub use storage::EntryType;
 #[cfg(feature = "remote")]
 pub use storage::remote::store::StoreOptions;
-pub use view::{DimRange, Field, Role, View};

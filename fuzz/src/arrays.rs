@@ -4,8 +4,8 @@ use super::bare::bare_tile;
 use std::cmp::Ordering;
 use std::path::Path;
 use tiledbfs::internals::format::datatype::{Datatype, Kind};
+use tiledbfs::internals::query::DimRange;
 use tiledbfs::internals::storage::MemoryStorage;
-use tiledbfs::internals::view::DimRange;
 
 const UUID: &str = "0123456789abcdef0123456789abcdef";
 const VAR: u32 = u32::MAX;

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use tiledbfs::internals::array::fragment_info::METADATA_FILE;
 use tiledbfs::internals::cursor::Cursor;
 use tiledbfs::internals::filter::generic::{GenericTile, read_generic_tile};
 use tiledbfs::internals::format::enums::Encryption;
@@ -11,6 +10,7 @@ use tiledbfs::internals::format::fragment::Footer;
 use tiledbfs::internals::format::fragment::footer::FooterPosition;
 use tiledbfs::internals::format::name::TimestampedName;
 use tiledbfs::internals::format::schema::Schema;
+use tiledbfs::internals::fragment::info::METADATA_FILE;
 use tiledbfs::internals::storage::{Blob, MemoryBlob, MemoryStorage};
 
 /// Bytes in front of the body of a tile that [`bare_tile`] makes.

@@ -6,13 +6,13 @@ use super::seal::seal;
 use super::{key, render};
 use tiledbfs::Result;
 use tiledbfs::internals::cursor::Cursor;
+use tiledbfs::internals::describe;
 use tiledbfs::internals::filter::TileCodec;
 use tiledbfs::internals::filter::chunk::ChunkIndex;
 use tiledbfs::internals::format::datatype::Datatype;
 use tiledbfs::internals::format::pipeline::Pipeline;
 use tiledbfs::internals::parse_pipeline;
 use tiledbfs::internals::storage::{Blob, MemoryBlob};
-use tiledbfs::internals::tree::json;
 
 /// Every filter that does something: its number, its compressor's number, the bytes of its options.
 pub const FILTERS: [(u8, u8, usize); 18] = [
@@ -101,7 +101,7 @@ fn read_pipeline(c: &mut Cursor<'_>, count: u8) -> Result<(Pipeline, u8)> {
         last = read_filter(c, &mut stored)?;
     }
     let pipeline = parse_pipeline(&stored)?;
-    render(&json::schema::pipeline_json(&pipeline));
+    render(&describe::schema::pipeline_json(&pipeline));
     Ok((pipeline, last))
 }
 

@@ -3,7 +3,7 @@
 use super::arrays::{Design, Dice};
 use std::sync::Arc;
 use tiledbfs::Output;
-use tiledbfs::internals::array::engine::Engine;
+use tiledbfs::internals::engine::Engine;
 use tiledbfs::internals::export::{Export, Options, tiff, zarr};
 use tiledbfs::internals::layout::FileLayout;
 use tiledbfs::internals::open_array;

@@ -22,12 +22,10 @@ use std::iter::repeat;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tiledbfs::internals::array::cell_slice::CellSlice;
-use tiledbfs::internals::array::condition::ViewCondition;
-use tiledbfs::internals::array::field::{Role, StoredField};
-use tiledbfs::internals::array::geometry::Geometry;
-use tiledbfs::internals::array::group::replay;
+use tiledbfs::internals::catalog::group::replay;
 use tiledbfs::internals::cursor::Cursor;
+use tiledbfs::internals::describe::metadata::Pairs;
+use tiledbfs::internals::describe::{self, render};
 use tiledbfs::internals::filter::EncryptionKey;
 use tiledbfs::internals::filter::generic::{GenericTile, read_generic_tile};
 use tiledbfs::internals::format::commits;
@@ -39,9 +37,11 @@ use tiledbfs::internals::format::fragment::{Boxes, Footer, MinMax, RTree, Slots,
 use tiledbfs::internals::format::group::GroupDetails;
 use tiledbfs::internals::format::name::TimestampedName;
 use tiledbfs::internals::format::schema::Schema;
+use tiledbfs::internals::fragment::cell_slice::CellSlice;
+use tiledbfs::internals::fragment::field::{Role, StoredField};
+use tiledbfs::internals::fragment::geometry::Geometry;
+use tiledbfs::internals::query::condition::ViewCondition;
 use tiledbfs::internals::storage::{MemoryBlob, MemoryStorage};
-use tiledbfs::internals::tree::json::metadata::Pairs;
-use tiledbfs::internals::tree::json::{self, render};
 use tiledbfs::internals::tree::{Options, Tree};
 use walk::{Limits, walk};
 
@@ -133,7 +133,7 @@ pub fn generic_tile(data: &[u8]) {
 /// The body of a schema.
 pub fn schema(data: &[u8]) {
     if let Ok(schema) = placed(Schema::parse(data)) {
-        render(&json::schema::schema_json(&schema, "fuzz"));
+        render(&describe::schema::schema_json(&schema, "fuzz"));
     }
 }
 
@@ -159,7 +159,7 @@ pub fn fragment_metadata(data: &[u8]) {
     match which % 8 {
         0 => {
             if let Ok(footer) = placed(legacy::parse(rest, &schema, false)) {
-                render(&json::footer::footer_json(&footer, &schema, None, &NO_TILES));
+                render(&describe::footer::footer_json(&footer, &schema, None, &NO_TILES));
                 let boxes = footer.inline.expect("it has all inline").mbrs;
                 render_rtree(None, vec![boxes.boxes], &boxes.body, &schema);
             }
@@ -172,14 +172,14 @@ pub fn fragment_metadata(data: &[u8]) {
                     offset: 1 << 30,
                     size: rest.len() as u64,
                 };
-                render(&json::footer::footer_json(
+                render(&describe::footer::footer_json(
                     &footer,
                     &schema,
                     Some(position),
                     &NO_TILES,
                 ));
-                render(&json::fields::by_field(
-                    &json::fields::keyed_fields(&schema, &footer.slots),
+                render(&describe::fields::by_field(
+                    &describe::fields::keyed_fields(&schema, &footer.slots),
                     |_| false.into(),
                 ));
             }
@@ -221,7 +221,8 @@ pub fn fragment_metadata(data: &[u8]) {
 
 fn render_rtree(fanout: Option<u32>, levels: Vec<Boxes>, body: &[u8], schema: &Schema) {
     let (body, schema) = (Arc::new(body.to_vec()), Arc::new(schema.clone()));
-    let _ = json::rtree::rtree_segments(fanout, levels, body, schema).and_then(|document| document.render());
+    let _ =
+        describe::rtree::rtree_segments(fanout, levels, body, schema).and_then(|document| document.render());
 }
 
 /// Which parser, then a consolidated commit file, lines, the body of a delete or update condition, or a name.
@@ -230,8 +231,8 @@ pub fn commits(data: &[u8]) {
         return;
     };
     let show = |condition: &Condition| {
-        render(&json::condition::condition_json(condition, &|_| None));
-        json::condition::condition_text(condition, &|_| {
+        render(&describe::condition::condition_json(condition, &|_| None));
+        describe::condition::condition_text(condition, &|_| {
             Some((
                 Datatype::Int32,
                 tiledbfs::internals::format::datatype::CellValNum::Var,
@@ -359,14 +360,14 @@ pub fn metadata(data: &[u8]) {
 pub fn group(data: &[u8]) {
     if let Ok(details) = placed(GroupDetails::parse(data)) {
         let group = replay([details.clone(), details]);
-        render(&json::group::group_json(group.version, &group.members, &[]));
+        render(&describe::group::group_json(group.version, &group.members, &[]));
     }
 }
 
 /// The body of an enumeration.
 pub fn enumeration(data: &[u8]) {
     let parsed = placed(Enumeration::parse(data));
-    let shown = json::enumeration::enumeration_segments(data.to_vec());
+    let shown = describe::enumeration::enumeration_segments(data.to_vec());
     // Both parsers take the same enumerations, but for names and values too long to be shown.
     assert!(parsed.is_ok() || shown.is_err());
     let _ = shown.and_then(|document| document.render());

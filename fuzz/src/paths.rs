@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 use tiledbfs::Error;
-use tiledbfs::internals::array::time::TimeRange;
+use tiledbfs::internals::catalog::time::TimeRange;
 use tiledbfs::internals::cursor::Cursor;
 use tiledbfs::internals::format::datatype::Kind;
 use tiledbfs::internals::format::range::compare;
 use tiledbfs::internals::format::schema::{Dimension, DimensionLabel, Schema};
+use tiledbfs::internals::query::DimRange;
 use tiledbfs::internals::tree::{ranges, times};
-use tiledbfs::internals::view::DimRange;
 
 /// The length of a schema's body u16, that body, and a name. What a name stands for lies in the domain, and
 /// written as numbers it is the same.

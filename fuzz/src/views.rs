@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiledbfs::Output;
-use tiledbfs::internals::array::engine::Engine;
+use tiledbfs::internals::engine::Engine;
 use tiledbfs::internals::open_array;
 use tiledbfs::internals::storage::MemoryStorage;
 use tiledbfs::{Content, ErrorKind, TimeRange, View};

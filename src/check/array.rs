@@ -3,13 +3,13 @@
 use super::metadata::metadata_files;
 use super::queue::Job;
 use super::{Checker, Kind, Level, Problem, commits, consolidated, fragment};
-use crate::array::Array;
-use crate::array::listing::list_or_empty;
-use crate::array::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
+use crate::catalog::Array;
+use crate::catalog::listing::list_or_empty;
 use crate::error::ErrorKind;
 use crate::format::schema::Schema;
+use crate::fragment::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
+use crate::query::View;
 use crate::storage::EntryType;
-use crate::view::View;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

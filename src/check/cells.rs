@@ -2,9 +2,9 @@
 
 use super::files::Files;
 use super::{Kind, Problem};
-use crate::array::field_files::Tile;
 use crate::bytes::{Keep, Output};
 use crate::error::Result;
+use crate::fragment::field_files::Tile;
 use std::ops::Range;
 
 /// The most cells in a [`CellRun`].

@@ -1,11 +1,9 @@
 //! Checks that commit files can be read, and that they agree with the fragments that exist.
 
 use super::{Checker, Kind, Problem};
-use crate::array::Array;
-use crate::array::commits::{CommitFile, CommitKind, read_text};
-use crate::array::deletes;
-use crate::array::fragment_info::METADATA_FILE;
-use crate::array::listing::ArrayListing;
+use crate::catalog::Array;
+use crate::catalog::commits::{CommitFile, CommitKind, read_text};
+use crate::catalog::listing::ArrayListing;
 use crate::error::Result;
 use crate::filter::generic::read_generic_tile;
 use crate::format::MAX_VERSION;
@@ -14,6 +12,8 @@ use crate::format::condition::{Condition, Node};
 use crate::format::enums::ConditionOp;
 use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
+use crate::fragment::info::METADATA_FILE;
+use crate::query::deletes;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(super) fn check(
             }
         }
     }
-    let committed = |entry: &&crate::array::listing::FragmentEntry| {
+    let committed = |entry: &&crate::catalog::listing::FragmentEntry| {
         let path = &entry.fragment.path;
         let extension = if in_fragments(path) { "wrt" } else { "ok" };
         commits

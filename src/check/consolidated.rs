@@ -1,7 +1,7 @@
 //! Checks consolidated fragment metadata (`.meta` files): copies of the fragments' footers in one file.
 
 use super::{Checker, Kind};
-use crate::array::Array;
+use crate::catalog::Array;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};

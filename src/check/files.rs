@@ -1,15 +1,15 @@
 //! Checks the lengths of a field's files and the chunks of its tiles, and reads its cells.
 
 use super::{Checker, Kind, Problem};
-use crate::array::column::Column;
-use crate::array::field::{Role, StoredField};
-use crate::array::field_files::{FieldFiles, Tile};
-use crate::array::fragment_info::FragmentInfo;
-use crate::array::tile_file::TileFile;
-use crate::array::tile_list::TileListKey;
 use crate::bytes::Output;
 use crate::error::{Error, Result};
 use crate::format::name::Part;
+use crate::fragment::column::Column;
+use crate::fragment::field::{Role, StoredField};
+use crate::fragment::field_files::{FieldFiles, Tile};
+use crate::fragment::info::FragmentInfo;
+use crate::fragment::tile_file::TileFile;
+use crate::fragment::tile_list::TileListKey;
 use std::ops::Range;
 use std::sync::Arc;
 

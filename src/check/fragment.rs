@@ -4,10 +4,7 @@ use super::queue::Job;
 use super::rtree::TileBoxes;
 use super::shared::Shared;
 use super::{Checker, Kind, Problem, coordinates, field};
-use crate::array::Array;
-use crate::array::field::Role;
-use crate::array::fragment::{Fragment, file_name};
-use crate::array::fragment_info::FragmentInfo;
+use crate::catalog::Array;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::format::fragment::sections::{
@@ -15,6 +12,9 @@ use crate::format::fragment::sections::{
 };
 use crate::format::fragment::{Footer, MinMax};
 use crate::format::name::{Part, TimestampedName};
+use crate::fragment::field::Role;
+use crate::fragment::info::FragmentInfo;
+use crate::fragment::{Fragment, file_name};
 use crate::storage::EntryType;
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -2,13 +2,13 @@
 
 use super::commits::check_paths;
 use super::{Checker, Kind};
-use crate::array::commits::read_text;
-use crate::array::generic_body::GenericFile;
-use crate::array::listing::list_or_empty;
+use crate::catalog::commits::read_text;
+use crate::catalog::listing::list_or_empty;
 use crate::error::ErrorKind;
 use crate::filter::EncryptionKey;
 use crate::format::metadata::each_record;
 use crate::format::name::TimestampedName;
+use crate::fragment::generic_body::GenericFile;
 use crate::storage::EntryType;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -24,6 +24,7 @@ mod coordinates;
 mod field;
 mod files;
 mod fragment;
+mod grid;
 mod metadata;
 mod problem;
 mod queue;
@@ -32,15 +33,16 @@ mod shared;
 mod statistics;
 mod stored;
 mod walk;
+mod written_order;
 
 pub use problem::{Kind, Level, Problem};
 
-use crate::array::engine::Engine;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
-use crate::lock::lock;
-use crate::stats::{Counter, Stats};
+use crate::runtime::lock::lock;
+use crate::runtime::stats::{Counter, Stats};
 use crate::storage::{LocalStorage, Storage};
 use std::collections::HashSet;
 use std::mem;

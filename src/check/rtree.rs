@@ -1,12 +1,12 @@
 //! Checks the bounding boxes of tiles, the R-tree over them, and the non-empty domain.
 
 use super::{Checker, Kind};
-use crate::array::fragment_info::FragmentInfo;
 use crate::error::Result;
 use crate::format::fragment::boxes::to_rect;
 use crate::format::fragment::{Boxes, RTree, StoredBoxes};
 use crate::format::range::{Range as Interval, Rect, compare};
 use crate::format::schema::Schema;
+use crate::fragment::info::FragmentInfo;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! What the checks of the fields of one fragment share.
 
 use super::rtree::TileBoxes;
-use crate::array::Array;
-use crate::array::fragment_info::FragmentInfo;
+use crate::catalog::Array;
 use crate::format::fragment::sections::FragmentStatistics;
+use crate::fragment::info::FragmentInfo;
 use std::sync::Arc;
 
 /// The decoded metadata of a fragment, for the checks of its fields.

@@ -3,13 +3,13 @@
 use super::shared::Shared;
 use super::statistics::{Class, Summaries};
 use super::{Checker, Kind, Problem};
-use crate::array::field::{Role, StoredField};
-use crate::array::fragment_info::FragmentInfo;
-use crate::array::tile_list::TileListKey;
 use crate::error::Result;
 use crate::format::datatype::Datatype;
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
+use crate::fragment::field::{Role, StoredField};
+use crate::fragment::info::FragmentInfo;
+use crate::fragment::tile_list::TileListKey;
 
 /// The stored statistics of one field; None for those that are missing or known to be meaningless.
 pub(super) struct Stored {

@@ -5,7 +5,7 @@ use crate::check;
 use crate::error::{Error, ErrorKind};
 use crate::format::MAX_VERSION;
 #[cfg(feature = "remote")]
-use crate::stats::Stats;
+use crate::runtime::stats::Stats;
 use crate::storage::location::Location;
 #[cfg(not(feature = "remote"))]
 use crate::storage::location::without_stores;

@@ -5,13 +5,13 @@
 //! the full size as well, padded with the fill value.
 
 use super::grid::{Variable, VariableKind};
-use crate::array::cells::Cells;
-use crate::array::column::Content;
-use crate::array::geometry::integer;
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
 use crate::format::schema::Schema;
-use crate::view::View;
+use crate::fragment::cells::Cells;
+use crate::fragment::column::Content;
+use crate::fragment::geometry::integer;
+use crate::query::View;
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -27,17 +27,17 @@ pub use naming::Naming;
 
 use super::encoded_names;
 use super::metadata::Metadata;
-use crate::array::cache::{CacheKey, Entry};
-use crate::array::cells::Cells;
 use crate::bytes::Keep;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range as Bounds;
 use crate::format::schema::DimensionLabel;
+use crate::fragment::cells::Cells;
 use crate::names;
-use crate::view::labels::AxisLabel;
-use crate::view::table::{NOT_A_TIME, Unit};
-use crate::view::{Field, Role, View};
+use crate::query::labels::AxisLabel;
+use crate::query::table::{NOT_A_TIME, Unit};
+use crate::query::{Field, Role, View};
+use crate::runtime::cache::{CacheKey, Entry};
 use attributes::{add, flags, is_packed, joined, of_array, units};
 pub(super) use naming::made_up;
 use std::collections::{HashMap, HashSet};
@@ -342,7 +342,7 @@ impl Variable {
     }
 
     /// The values in `view`, which the grid must belong to, as the formats have them: the
-    /// [`Content::Data`](crate::array::column::Content::Data) of the result.
+    /// [`Content::Data`](crate::fragment::column::Content::Data) of the result.
     pub fn open(&self, view: &View) -> Result<Arc<dyn Cells>> {
         let cells = match self.kind {
             VariableKind::Label(_) => view.along(self.field)?.map_err(Error::not_found)?.open()?,

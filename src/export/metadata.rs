@@ -21,14 +21,14 @@ mod rules;
 mod tests;
 
 use super::grid::{Attributes, Value};
-use crate::array::cache::{CacheKey, Entry};
-use crate::array::generic_body::GenericFile;
 use crate::bytes::Keep;
 use crate::error::{Error, Result};
 use crate::format::body::Body;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::metadata::each_record;
-use crate::view::{Field, Role, View};
+use crate::fragment::generic_body::GenericFile;
+use crate::query::{Field, Role, View};
+use crate::runtime::cache::{CacheKey, Entry};
 use geometry::Geometry;
 use pandas::Pandas;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -9,18 +9,19 @@ pub mod csv;
 pub mod grid;
 pub mod metadata;
 pub mod netcdf;
+pub mod npy;
 pub mod parquet;
 #[cfg(test)]
 mod tests;
 pub mod tiff;
 pub mod zarr;
 
-use crate::array::cache::{CacheKey, Entry};
 use crate::bytes::Keep;
 use crate::error::Result;
 use crate::layout::{FileLayout, Stream};
 use crate::names;
-use crate::view::{Role, View};
+use crate::query::{Role, View};
+use crate::runtime::cache::{CacheKey, Entry};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::sync::Arc;

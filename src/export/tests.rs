@@ -2,8 +2,8 @@
 //! whole.
 
 use super::*;
-use crate::array::Array;
 use crate::bytes::Output;
+use crate::catalog::Array;
 use crate::error::ErrorKind;
 use std::path::{Path, PathBuf};
 

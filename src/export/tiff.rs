@@ -32,14 +32,14 @@
 //! none.
 
 use super::{Names, encoded_names, grid, names_of};
-use crate::array::column::Content;
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Kind};
 use crate::format::scalar::Scalar;
+use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
 use crate::names;
-use crate::view::{Field, Role, View};
+use crate::query::{Field, Role, View};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::scalar::Scalar;
 use crate::layout::FileLayout;
-use crate::view::{Role, View};
+use crate::query::{Role, View};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json, json};

@@ -6,7 +6,7 @@ use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{Inode, Inodes, State};
 use crate::bytes::Output;
 use crate::error::ErrorKind;
-use crate::stats::Stats;
+use crate::runtime::stats::Stats;
 use crate::storage::{Credentials, Space, Storage};
 use crate::tree::{self, File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree};
 use fuser::{

@@ -1,7 +1,7 @@
 //! Turns failures of operations into an errno for the caller and a report.
 
 use crate::error::{Error, ErrorKind};
-use crate::stats::Stats;
+use crate::runtime::stats::Stats;
 use crate::tree::ErrorLog;
 use fuser::Errno;
 use std::any::Any;

@@ -2,8 +2,8 @@
 
 use super::inodes::Inode;
 use crate::layout::FileLayout;
-use crate::lock::lock;
-use crate::stats::Stats;
+use crate::runtime::lock::lock;
+use crate::runtime::stats::Stats;
 use crate::storage::Credentials;
 use crate::tree::Listing;
 use std::collections::HashMap;

@@ -14,8 +14,8 @@
 //! immutable files. Other states have a hash of path and state.
 
 use crate::error::Result;
-use crate::lock::lock;
-use crate::stats::Stats;
+use crate::runtime::lock::lock;
+use crate::runtime::stats::Stats;
 use crate::tree::Node;
 use lru::LruCache;
 use std::collections::hash_map::Entry;
@@ -61,7 +61,7 @@ pub(super) struct State {
     pub(super) size: u64,
     /// Modification time in milliseconds since the Unix epoch, as of the inode's creation.
     pub(super) mtime: u64,
-    /// The [generation](crate::array::engine::Engine::generation) of what it is made of.
+    /// The [generation](crate::engine::Engine::generation) of what it is made of.
     pub(super) generation: u64,
 }
 

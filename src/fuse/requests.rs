@@ -7,7 +7,7 @@ use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::bytes::Output;
-use crate::requester::on_behalf_of;
+use crate::runtime::requester::on_behalf_of;
 use crate::storage::{Credentials, Space};
 use crate::tree::Node;
 use fuser::{

@@ -3,12 +3,12 @@
 //! Only the length of each segment is kept, so that the length of the document is exact and a read renders
 //! only what it covers. The text goes through the cache, as decoded chunks do.
 
-use crate::array::cache::{CacheKey, Lengths};
-use crate::array::engine::Engine;
 use crate::bytes::{Bytes, Keep, Output};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hash::hash;
-use crate::parallel;
+use crate::runtime::cache::{CacheKey, Lengths};
+use crate::runtime::hash::hash;
+use crate::runtime::parallel;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -255,7 +255,7 @@ impl Bytes for Rendered {
 mod tests {
     use super::*;
     use crate::layout::FileLayout;
-    use crate::stats::Stats;
+    use crate::runtime::stats::Stats;
     use crate::storage::MemoryStorage;
 
     fn engine(cache: u64) -> Arc<Engine> {

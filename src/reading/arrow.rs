@@ -4,9 +4,9 @@ use super::values::{Value, refused};
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
-use crate::parallel;
-use crate::view::View;
-use crate::view::table::{Column, NOT_A_TIME, Rows, Table, Unit, strip};
+use crate::query::View;
+use crate::query::table::{Column, NOT_A_TIME, Rows, Table, Unit, strip};
+use crate::runtime::parallel;
 use arrow_array::builder::LargeStringBuilder;
 use arrow_array::types::{
     ArrowDictionaryKeyType, ArrowPrimitiveType, Date32Type, DurationMicrosecondType, DurationMillisecondType,

@@ -2,12 +2,12 @@
 
 use super::sealed::Sealed;
 use super::values::{Value, check_cells, of_bytes, refused};
-use crate::array::cells::Cells;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
-use crate::view::table::{enumeration, enumeration_index};
-use crate::view::{Field, View};
+use crate::fragment::cells::Cells;
+use crate::query::table::{enumeration, enumeration_index};
+use crate::query::{Field, View};
 use std::ops::Range;
 use std::sync::Arc;
 

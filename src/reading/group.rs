@@ -1,8 +1,8 @@
 //! Groups: what lies in a source.
 
 use super::metadata::ObjectMetadata;
-use crate::array::group::{OpenGroup, group_metadata, unregistered_member};
-use crate::array::source::{ObjectKind, Source, classify};
+use crate::catalog::group::{OpenGroup, group_metadata, unregistered_member};
+use crate::catalog::source::{ObjectKind, Source, classify};
 use crate::error::{ErrorKind, Result};
 use std::path::{Path, PathBuf};
 

@@ -1,14 +1,14 @@
 //! The metadata of arrays and groups: key-value pairs.
 
 use super::values::{Value, of_bytes};
-use crate::array::engine::Engine;
-use crate::array::generic_body::GenericFile;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::format::body::Body;
 use crate::format::datatype::Datatype;
 use crate::format::metadata::each_record;
-use crate::view::View;
+use crate::fragment::generic_body::GenericFile;
+use crate::query::View;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

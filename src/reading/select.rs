@@ -2,13 +2,13 @@
 
 use super::sealed::Sealed;
 use super::values::Value;
-use crate::array::Array;
-use crate::array::time::TimeRange;
+use crate::catalog::Array;
+use crate::catalog::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::Kind;
 use crate::format::range::compare;
 use crate::format::schema::{Dimension, Schema};
-use crate::view::{DimRange, View};
+use crate::query::{DimRange, View};
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeInclusive, RangeToInclusive};
 use std::sync::Arc;
@@ -277,9 +277,9 @@ impl From<RangeInclusive<&str>> for DimRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::array::column::Content;
-    use crate::array::source::{Source, SourceOptions};
     use crate::bytes::Output;
+    use crate::catalog::source::{Source, SourceOptions};
+    use crate::fragment::column::Content;
 
     #[test]
     fn a_chunk_is_shared_unless_the_cache_has_no_room_for_it() {

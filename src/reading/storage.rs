@@ -1,9 +1,9 @@
 //! Sources over storages that a program brings along.
 
-use crate::array::engine::Engine;
-use crate::array::source::{Source, SourceOptions};
+use crate::catalog::source::{Source, SourceOptions};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::hash::hash;
+use crate::runtime::hash::hash;
 use crate::storage::{Blob, DirEntry, EntryType, Metadata, Storage};
 use std::collections::HashSet;
 use std::ffi::OsString;

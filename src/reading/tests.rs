@@ -2,10 +2,10 @@
 //! that are not large, read in each way and compared with its column of bytes.
 
 use super::{Batches, Cell, Value};
-use crate::array::cells::Cells;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
-use crate::view::table::{NOT_A_TIME, enumeration_index, strip};
-use crate::view::{Field, Role, View};
+use crate::fragment::cells::Cells;
+use crate::query::table::{NOT_A_TIME, enumeration_index, strip};
+use crate::query::{Field, Role, View};
 use crate::{Array, ErrorKind, ObjectKind, Source, SourceOptions, TimeRange};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Date32Type;
@@ -235,7 +235,7 @@ fn compare_rows(array: &Arc<Array>, columns: &[Vec<Option<Vec<u8>>>]) {
         .unwrap()
         .with_rows(700)
         .with_bytes(1 << 16);
-    let names = crate::view::table::names(&view);
+    let names = crate::query::table::names(&view);
     let batches: Vec<RecordBatch> = match batches.collect() {
         Ok(batches) => batches,
         Err(error) => {

@@ -1,11 +1,11 @@
 //! Numbers of a view: a run of cells, or all of them with their shape.
 
 use super::sealed::Sealed;
-use crate::array::cells::{Cells, FragmentCells};
-use crate::array::fragment::Fragment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
-use crate::view::{Field, View};
+use crate::fragment::Fragment;
+use crate::fragment::cells::{Cells, FragmentCells};
+use crate::query::{Field, View};
 use std::ops::Range;
 use std::sync::Arc;
 

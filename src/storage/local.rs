@@ -12,8 +12,8 @@ use super::{
     local_inside,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::hash::hash;
-use crate::stats::Stats;
+use crate::runtime::hash::hash;
+use crate::runtime::stats::Stats;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::statvfs::statvfs;

@@ -2,8 +2,8 @@
 
 use super::{Blob, DirEntry, Metadata, Storage};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::lock;
-use crate::stats::Stats;
+use crate::runtime::lock::lock;
+use crate::runtime::stats::Stats;
 use lru::LruCache;
 use nix::sys::resource::{Resource, getrlimit};
 use std::num::NonZeroUsize;

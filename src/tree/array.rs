@@ -5,24 +5,24 @@ use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
 use super::document::{Document, DocumentContent, state_of_file};
 use super::fragment::fragment;
-use super::json::{self, render};
 use super::metadata::metadata;
 use super::moment::Moment;
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::view::Shown;
-use crate::array::Array;
-use crate::array::fragment::{Fragment, Outline};
-use crate::array::hidden::Hidden;
-use crate::array::listing::{ArrayListing, FragmentEntry};
-use crate::array::pin::Pin;
-use crate::array::schemas::LEGACY_SCHEMA;
-use crate::array::tail_prefetch::TailPrefetch;
-use crate::array::time::When;
+use crate::catalog::Array;
+use crate::catalog::hidden::Hidden;
+use crate::catalog::listing::{ArrayListing, FragmentEntry};
+use crate::catalog::pin::Pin;
+use crate::catalog::time::When;
+use crate::describe::{self, render};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
-use crate::hash::hash;
+use crate::fragment::schemas::LEGACY_SCHEMA;
+use crate::fragment::tail_prefetch::TailPrefetch;
+use crate::fragment::{Fragment, Outline};
 use crate::names;
+use crate::runtime::hash::hash;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -263,7 +263,7 @@ fn schema_json(moment: &Moment) -> Result<DocumentContent> {
 }
 
 fn schema_of(array: &Array, name: &str) -> Result<DocumentContent> {
-    let value = json::schema::schema_json(&*array.schemas.get(name)?, name);
+    let value = describe::schema::schema_json(&*array.schemas.get(name)?, name);
     Ok(DocumentContent::text(render(&value)))
 }
 
@@ -354,7 +354,7 @@ impl Names for Enumerations {
             move || {
                 let path = array.enumeration_path(&file)?;
                 let body = array.enumeration_body(&file)?;
-                let segments = json::enumeration::enumeration_segments(body).map_err(|e| {
+                let segments = describe::enumeration::enumeration_segments(body).map_err(|e| {
                     e.at(0)
                         .in_part("enumeration")
                         .in_file(array.engine.storage.display(&path))
@@ -504,10 +504,10 @@ fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
     let entries: Vec<_> = entries.collect();
     let fragments = listing.fragments.iter().map(|entry| &entry.fragment);
     let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
-    let text = json::render_objects(&entries, |(index, (entry, hidden))| {
+    let text = describe::render_objects(&entries, |(index, (entry, hidden))| {
         tails.reach(*index);
         let entry = fragment_entry(entry, hidden.as_ref(), consolidated.as_ref(), &errors);
-        json::fragments::entry_json(&entry)
+        describe::fragments::entry_json(&entry)
     });
     Ok(DocumentContent::text(text).with_errors(errors))
 }
@@ -517,9 +517,9 @@ fn fragment_entry(
     hidden: Option<&Hidden>,
     consolidated: Option<&HashSet<Vec<u8>>>,
     errors: &AtomicBool,
-) -> json::fragments::FragmentSummary {
+) -> describe::fragments::FragmentSummary {
     let name = &entry.fragment.name;
-    let mut out = json::fragments::FragmentSummary {
+    let mut out = describe::fragments::FragmentSummary {
         name: entry.name.clone().into_bytes(),
         format_version: name.version,
         timestamp_range: Some(name.timestamps),
@@ -543,7 +543,7 @@ fn fragment_entry(
             out.size = Some(size);
             out.schema_name = Some(outline.schema_name.clone().into_bytes());
             let domain = outline.domain.as_ref();
-            out.non_empty_domain = domain.map(|rect| json::value::rect(&outline.schema.dimensions, rect));
+            out.non_empty_domain = domain.map(|rect| describe::value::rect(&outline.schema.dimensions, rect));
         }
         Err(e) => {
             // Without the key, the unencrypted part of the footer is shown. Not a transient error.

@@ -8,7 +8,7 @@ use super::moment::Moment;
 use super::node::{Directory, Entry, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::times::{self, Asked};
-use crate::array::time::{When, now};
+use crate::catalog::time::{When, now};
 use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;

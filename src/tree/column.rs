@@ -1,18 +1,18 @@
 //! `columns/` of a fragment: its fields as files, with and without NumPy headers, whole and by tile.
 
 use super::directory::{NamedDirectory, Names, fixed_listing};
-use super::json::Json;
-use super::json::schema::pipeline_json;
 use super::node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat};
-use super::npy;
 use super::permissions::Origin;
-use crate::array::column::{Column, Content};
-use crate::array::field::Role;
-use crate::array::fragment::Fragment;
-use crate::array::fragment_info::FragmentInfo;
 use crate::bytes::Bytes;
+use crate::describe::Json;
+use crate::describe::schema::pipeline_json;
 use crate::error::{Error, Result};
+use crate::export::npy;
 use crate::format::datatype::CellValNum;
+use crate::fragment::Fragment;
+use crate::fragment::column::{Column, Content};
+use crate::fragment::field::Role;
+use crate::fragment::info::FragmentInfo;
 use crate::layout::FileLayout;
 use crate::names;
 use std::borrow::Cow;

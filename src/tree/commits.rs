@@ -1,15 +1,15 @@
 //! `commits.json`: every commit file of an array, decoded.
 
 use super::document::DocumentContent;
-use super::json::commits::{CommitContent, CommitEntry, ConsolidatedCommit, ListedPath, entry_json};
-use super::json::condition::schema_lookup;
-use super::json::render_objects;
-use crate::array::Array;
-use crate::array::commits::{CommitFile, CommitKind, read_text};
-use crate::array::deletes::{self, StoredCondition};
+use crate::catalog::Array;
+use crate::catalog::commits::{CommitFile, CommitKind, read_text};
+use crate::describe::commits::{CommitContent, CommitEntry, ConsolidatedCommit, ListedPath, entry_json};
+use crate::describe::condition::schema_lookup;
+use crate::describe::render_objects;
 use crate::error::{Error, Result};
 use crate::filter::generic::read_generic_tile_within;
 use crate::format::commits::{normalise_path, parse_consolidated, parse_lines};
+use crate::query::deletes::{self, StoredCondition};
 use crate::storage::Blob;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;

@@ -4,19 +4,14 @@
 //! Such a file saves readers from opening each fragment. For local sources it is only shown.
 
 use super::document::DocumentContent;
-use super::json::Json;
-use super::json::consolidated_metadata::{
+use crate::catalog::Array;
+use crate::catalog::listing::ArrayListing;
+use crate::cursor::Cursor;
+use crate::describe::Json;
+use crate::describe::consolidated_metadata::{
     ConsolidatedMetadata, FooterSource, RepeatedFooter, consolidated_metadata_segments, difference,
 };
-use super::json::footer::footer_json;
-use crate::array::Array;
-use crate::array::fragment_info::FragmentInfo;
-use crate::array::generic_body::GenericFile;
-use crate::array::geometry::Geometry;
-use crate::array::listing::ArrayListing;
-use crate::array::repeated_footers::directory_name;
-use crate::array::schemas::LEGACY_SCHEMA;
-use crate::cursor::Cursor;
+use crate::describe::footer::footer_json;
 use crate::error::{Error, Result};
 use crate::format::body::{Body, MAX_VALUE};
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};
@@ -24,6 +19,11 @@ use crate::format::fragment::Footer;
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
+use crate::fragment::generic_body::GenericFile;
+use crate::fragment::geometry::Geometry;
+use crate::fragment::info::FragmentInfo;
+use crate::fragment::repeated_footers::directory_name;
+use crate::fragment::schemas::LEGACY_SCHEMA;
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -5,13 +5,13 @@
 
 use super::node::{File, Freshness, Node, Stat};
 use super::permissions::Origin;
-use crate::array::cache::{CacheKey, Lengths};
-use crate::array::engine::Engine;
 use crate::bytes::Bytes;
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::hash::hash;
 use crate::layout::FileLayout;
 use crate::layout::segments::{Rendered, Segments};
+use crate::runtime::cache::{CacheKey, Lengths};
+use crate::runtime::hash::hash;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,9 +1,9 @@
 //! The errors in `.tiledbfs/errors.jsonl`.
 
-use super::json::object;
-use crate::array::time::now;
+use crate::catalog::time::now;
+use crate::describe::object;
 use crate::error::Error;
-use crate::lock::lock;
+use crate::runtime::lock::lock;
 use log::Level;
 use std::collections::HashMap;
 use std::sync::Mutex;

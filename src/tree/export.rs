@@ -8,7 +8,7 @@ use super::zarr::ZarrGroupDirectory;
 use crate::error::{Error, Result};
 use crate::export::{Format, tiff, zarr};
 use crate::layout::{FileLayout, Stream};
-use crate::view::View;
+use crate::query::View;
 use std::sync::Arc;
 
 /// The export `name` of the view `shown`; None if no export has that name. `NotFound`, with the reason, if this

@@ -3,16 +3,16 @@
 use super::column::columns;
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent, state_of_file};
-use super::json::fields::{KeyedField, keyed_fields};
-use super::json::tiles::TileLists;
-use super::json::{self, Json, render};
 use super::node::{Freshness, Node, NodeType};
 use super::permissions::Origin;
-use crate::array::fragment::Fragment;
-use crate::array::fragment_info::FragmentInfo;
-use crate::array::tile_list::TileListKey;
+use crate::describe::fields::{KeyedField, keyed_fields};
+use crate::describe::tiles::TileLists;
+use crate::describe::{self, Json, render};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
+use crate::fragment::Fragment;
+use crate::fragment::info::FragmentInfo;
+use crate::fragment::tile_list::TileListKey;
 use crate::layout::segments::Segments;
 use crate::storage::Blob;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn footer_or_front(fragment: &Fragment) -> Result<Json> {
     };
     match (error.kind(), fragment.clear_footer()) {
         (ErrorKind::KeyRequired | ErrorKind::WrongKey, Ok(Some((front, position)))) => {
-            Ok(json::footer::clear_footer_json(&front, position))
+            Ok(describe::footer::clear_footer_json(&front, position))
         }
         _ => Err(error),
     }
@@ -97,12 +97,12 @@ fn footer_or_front(fragment: &Fragment) -> Result<Json> {
 
 /// The metadata without its lists, as JSON.
 pub fn footer(info: &FragmentInfo) -> Json {
-    json::footer::footer_json(&info.footer, &info.schema, info.footer_position, &info.geometry)
+    describe::footer::footer_json(&info.footer, &info.schema, info.footer_position, &info.geometry)
 }
 
 fn rtree(info: &Arc<FragmentInfo>) -> Result<Segments> {
     let rtree = info.rtree()?;
-    json::rtree::rtree_segments(rtree.fanout, rtree.levels, rtree.body, info.schema.clone())
+    describe::rtree::rtree_segments(rtree.fanout, rtree.levels, rtree.body, info.schema.clone())
 }
 
 fn tiles(info: &Arc<FragmentInfo>) -> Result<Segments> {
@@ -110,7 +110,7 @@ fn tiles(info: &Arc<FragmentInfo>) -> Result<Segments> {
         blob: info.engine.open_immutable(&info.metadata_path())?,
         info: info.clone(),
     };
-    json::tiles::tiles_segments(keyed_fields(&info.schema, &info.slots), lists)
+    describe::tiles::tiles_segments(keyed_fields(&info.schema, &info.slots), lists)
 }
 
 /// The lists of a fragment, whose metadata file stays open.
@@ -139,7 +139,7 @@ impl TileLists for Lists {
 fn statistics(info: &FragmentInfo) -> Result<Json> {
     let fields = keyed_fields(&info.schema, &info.slots);
     let statistics = info.statistics()?;
-    Ok(json::statistics::statistics_json(
+    Ok(describe::statistics::statistics_json(
         &fields,
         info.dense,
         statistics.as_deref(),
@@ -148,5 +148,5 @@ fn statistics(info: &FragmentInfo) -> Result<Json> {
 
 fn conditions(info: &FragmentInfo) -> Result<Json> {
     let paths = info.processed_conditions()?;
-    Ok(json::conditions::conditions_json(paths.as_deref()))
+    Ok(describe::conditions::conditions_json(paths.as_deref()))
 }

@@ -3,16 +3,16 @@
 use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, unreadable};
 use super::document::{Document, DocumentContent};
-use super::json::{self, render};
 use super::metadata::metadata;
 use super::node::{DirectoryKind, Freshness, Node, NodeType};
 use super::permissions::Origin;
-use crate::array::group::{Group, Members, OpenGroup, group_metadata, unregistered_member};
-use crate::array::source::GROUP_DIRECTORY;
+use crate::catalog::group::{Group, Members, OpenGroup, group_metadata, unregistered_member};
+use crate::catalog::source::GROUP_DIRECTORY;
+use crate::describe::{self, render};
 use crate::error::{ErrorKind, Result};
 use crate::format::enums::ObjectType;
-use crate::hash::hash;
 use crate::names;
+use crate::runtime::hash::hash;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Names for GroupDirectory {
 /// The arrays and groups in the directory of `group` that are no members, without arrays that were written
 /// later than the time shown.
 fn unregistered(context: &Context, group: &OpenGroup, members: &Group) -> Result<Vec<(Vec<u8>, ObjectType)>> {
-    let mut found = crate::array::group::unregistered(group.engine(), group.path(), members)?;
+    let mut found = crate::catalog::group::unregistered(group.engine(), group.path(), members)?;
     found.retain(|(name, kind)| {
         let later = || context.is_later(&group.path().join(OsStr::from_bytes(name)));
         *kind == ObjectType::Group || !later().is_ok_and(|later| later)
@@ -111,7 +111,7 @@ impl GroupDirectory {
                 let members = group.members()?;
                 let known = members.group.as_ref().map_err(Clone::clone)?;
                 let strays = unregistered(&context, &group, known)?;
-                let value = json::group::group_json(known.version, &known.members, &strays);
+                let value = describe::group::group_json(known.version, &known.members, &strays);
                 Ok(DocumentContent::text(render(&value)))
             },
         )

@@ -1,12 +1,12 @@
 //! `metadata.json`: the metadata files of an array or group, merged.
 
 use super::document::DocumentContent;
-use super::json::metadata::Pairs;
-use crate::array::engine::Engine;
-use crate::array::generic_body::GenericFile;
+use crate::describe::metadata::Pairs;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
 use crate::format::body::Body;
+use crate::fragment::generic_body::GenericFile;
 use std::path::PathBuf;
 use std::sync::Arc;
 

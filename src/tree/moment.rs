@@ -1,9 +1,9 @@
 //! An array at a time.
 
-use crate::array::Array;
-use crate::array::listing::SchemaFile;
-use crate::array::snapshot::Snapshot;
-use crate::array::time::When;
+use crate::catalog::Array;
+use crate::catalog::listing::SchemaFile;
+use crate::catalog::snapshot::Snapshot;
+use crate::catalog::time::When;
 use crate::error::Result;
 use crate::format::schema::Schema;
 use std::path::PathBuf;

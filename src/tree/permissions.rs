@@ -3,16 +3,16 @@
 //! A node has an [`Origin`]. Only this module maps origins to source paths, and paths to users.
 
 use super::moment::Moment;
-use crate::array::Array;
-use crate::array::column::Column;
-use crate::array::commits::{CommitFile, CommitKind};
-use crate::array::engine::Engine;
-use crate::array::fragment::Fragment;
-use crate::array::group::{Members, OpenGroup};
-use crate::array::listing::{ArrayListing, list_or_empty};
-use crate::array::schemas::SCHEMA_DIRECTORY;
+use crate::catalog::Array;
+use crate::catalog::commits::{CommitFile, CommitKind};
+use crate::catalog::group::{Members, OpenGroup};
+use crate::catalog::listing::{ArrayListing, list_or_empty};
+use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
+use crate::fragment::Fragment;
+use crate::fragment::column::Column;
+use crate::fragment::schemas::SCHEMA_DIRECTORY;
 use crate::storage::{Audience, EntryType, Storage, Want};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

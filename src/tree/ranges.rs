@@ -10,7 +10,7 @@ use crate::format::range::{Range, compare};
 use crate::format::scalar::Scalar;
 use crate::format::schema::{Dimension, DimensionLabel, Schema};
 use crate::names;
-use crate::view::DimRange;
+use crate::query::DimRange;
 use std::cmp::Ordering;
 
 /// Parses a name in `subarray/`: a range for each dimension, like `1..31,0..5`, or ranges of named dimensions

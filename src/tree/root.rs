@@ -4,19 +4,19 @@ use super::context::{Ancestors, Context};
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent};
 use super::errors::ErrorLog;
-use super::json::{self, object};
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::times::Asked;
-use crate::array::engine::Engine;
-use crate::array::source::{ObjectKind, classify};
-use crate::array::work::Work;
+use crate::catalog::source::{ObjectKind, classify};
+use crate::describe::{self, object};
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export;
 use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
-use crate::lock::lock;
-use crate::stats::Stats;
+use crate::runtime::lock::lock;
+use crate::runtime::stats::Stats;
+use crate::runtime::work::Work;
 use crate::storage::{LocalStorage, Storage};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -371,7 +371,7 @@ impl Directory for RootDirectory {
 
 /// `.tiledbfs/`. Errors show names and values, counters show accesses: only the mounting user may see them.
 fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
-    let mounted = crate::array::time::now();
+    let mounted = crate::catalog::time::now();
     let names = ["version", "stats.json", "errors.jsonl", "work.json"].map(|name| (name, NodeType::File));
     let engine = engine.clone();
     FixedDirectory::node(mounted, Origin::Public, names.into(), move |name| {
@@ -415,7 +415,7 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
 
 /// Long-running work as JSON objects of `path`, `what`, `done`, `of`, `since` (ms since the Unix epoch).
 fn work_json(work: &Work) -> Vec<u8> {
-    json::render_objects(&work.long(), |job| {
+    describe::render_objects(&work.long(), |job| {
         object!({
             "path": job.path.clone(),
             "what": job.what,
@@ -430,7 +430,7 @@ fn work_json(work: &Work) -> Vec<u8> {
 fn stats_json(stats: &Stats) -> Vec<u8> {
     const PADDED_LENGTH: usize = 2048;
     let counters = stats.snapshot().into_iter();
-    let mut out = json::render(&counters.map(|(name, value)| (name, value.into())).collect());
+    let mut out = describe::render(&counters.map(|(name, value)| (name, value.into())).collect());
     if out.len() < PADDED_LENGTH {
         out.pop();
         out.resize(PADDED_LENGTH - 1, b' ');

@@ -1,8 +1,8 @@
 //! Parses times: the names of directories in `at/`, and dates in the names of `subarray/`.
 
-use crate::array::pin::Pin;
-use crate::array::time::TimeRange;
 use crate::calendar::{date_from_days, days_from_date};
+use crate::catalog::pin::Pin;
+use crate::catalog::time::TimeRange;
 
 /// Attoseconds of a second.
 pub(super) const SECOND: i128 = 1_000_000_000_000_000_000;

@@ -5,24 +5,25 @@ use super::context::{InUse, shared};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::export::{find, listed};
-use super::json::Json;
-use super::json::view::{unreadable_view_json, view_json};
 use super::moment::Moment;
 use super::node::{
     Directory, DirectoryKind, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat,
 };
 use super::permissions::Origin;
-use super::{npy, ranges};
-use crate::array::cells::Cells;
-use crate::array::column::Content;
+use super::ranges;
+use crate::describe::Json;
+use crate::describe::view::{unreadable_view_json, view_json};
 use crate::error::{Error, ErrorKind, Result};
+use crate::export::npy;
 use crate::export::{self, field_names};
 use crate::format::datatype::CellValNum;
+use crate::fragment::cells::Cells;
+use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
-use crate::lock::lock;
-use crate::view::labels::labelled;
-use crate::view::selection::Selection;
-use crate::view::{DimRange, Role, View};
+use crate::query::labels::labelled;
+use crate::query::selection::Selection;
+use crate::query::{DimRange, Role, View};
+use crate::runtime::lock::lock;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -431,8 +432,8 @@ pub fn place(error: Error, array: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use crate::query::testing::BUILT;
     use crate::tree::{Node, Options, Tree};
-    use crate::view::testing::BUILT;
 
     #[test]
     fn a_view_is_built_once_while_it_is_in_use() {

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tiledbfs::internals::bytes::{Bytes, Output};
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
 use tiledbfs::internals::layout::FileLayout;
-use tiledbfs::internals::stats::Stats;
+use tiledbfs::internals::runtime::stats::Stats;
 use tiledbfs::internals::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, Stat, Tree};
 use tiledbfs::{Error, ErrorKind, Result};
 

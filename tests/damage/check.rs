@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use tiledbfs::internals::array::fragment_info::FragmentInfo;
 use tiledbfs::internals::check::{Level, Options, Problem, Tally, check};
 use tiledbfs::internals::format::fragment::Footer;
+use tiledbfs::internals::fragment::info::FragmentInfo;
 use tiledbfs::internals::{fragment_info, listing};
 use tiledbfs::{Source, SourceOptions};
 

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tiledbfs::internals::array::engine::Engine;
+use tiledbfs::internals::engine::Engine;
 use tiledbfs::internals::open_array;
 use tiledbfs::internals::storage::MemoryStorage;
 use tiledbfs::internals::tree::node::Node;

@@ -14,11 +14,11 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::Duration;
-use tiledbfs::internals::array::cache::{CacheKey, ChunkCache};
 use tiledbfs::internals::bytes::Keep;
+use tiledbfs::internals::describe::{Json, render_objects};
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount};
-use tiledbfs::internals::stats::Stats;
-use tiledbfs::internals::tree::json::{Json, render_objects};
+use tiledbfs::internals::runtime::cache::{CacheKey, ChunkCache};
+use tiledbfs::internals::runtime::stats::Stats;
 use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node, NodeType, Tree};
 use tiledbfs::{ErrorKind, Result};
 

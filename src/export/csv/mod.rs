@@ -18,13 +18,13 @@ pub mod text;
 #[cfg(test)]
 mod tests;
 
-use crate::array::cache::{CacheKey, Entry};
 use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Stream};
-use crate::parallel;
-use crate::view::View;
-use crate::view::table::{Table, most_columns};
+use crate::query::View;
+use crate::query::table::{Table, most_columns};
+use crate::runtime::cache::{CacheKey, Entry};
+use crate::runtime::parallel;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;

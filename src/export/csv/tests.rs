@@ -1,11 +1,11 @@
 //! `table.csv` of the arrays in `tests/data`, at any range and streamed.
 
 use super::*;
-use crate::array::Array;
-use crate::array::time::TimeRange;
+use crate::catalog::Array;
+use crate::catalog::time::TimeRange;
 use crate::export::tests::arrays;
 use crate::export::{Format, Options};
-use crate::view::DimRange;
+use crate::query::DimRange;
 use std::path::{Path, PathBuf};
 
 fn data(path: &str) -> PathBuf {

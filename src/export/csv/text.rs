@@ -4,7 +4,7 @@ use crate::calendar::date;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::scalar::Scalar;
-use crate::view::table::{Column, NOT_A_TIME};
+use crate::query::table::{Column, NOT_A_TIME};
 
 /// How the cells of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use crate::export::metadata::Metadata;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Field;
 use crate::names;
-use crate::view::View;
+use crate::query::View;
 
 /// The most bytes of an attribute's value.
 const MAX_VALUE: usize = 65_535;

@@ -1,13 +1,13 @@
 //! Converts stored values to those of a grid: booleans of 0 and 1, days for years, fill values for nulls.
 
 use super::{Variable, VariableKind};
-use crate::array::cells::Cells;
-use crate::array::column::Content;
 use crate::bytes::{Keep, Output};
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Field;
-use crate::view::table::{NOT_A_TIME, Unit};
+use crate::fragment::cells::Cells;
+use crate::fragment::column::Content;
+use crate::query::table::{NOT_A_TIME, Unit};
 use std::ops::Range;
 use std::sync::Arc;
 

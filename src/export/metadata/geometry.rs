@@ -14,7 +14,7 @@ use super::{LeftOut, PAIR_MEMORY};
 use crate::export::grid::Value;
 use crate::format::datatype::Datatype;
 use crate::format::scalar::Scalar;
-use crate::view::{Field, Role};
+use crate::query::{Field, Role};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@
 use super::{LeftOut, PAIR_MEMORY, Shown};
 use crate::export::grid::Value;
 use crate::format::datatype::{CellValNum, Datatype};
-use crate::view::Field;
+use crate::query::Field;
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, HashMap};
 

@@ -3,7 +3,7 @@
 use crate::export::grid::{self, Value};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::scalar::Scalar;
-use crate::view::Field;
+use crate::query::Field;
 
 /// Attributes that are text in the CF conventions.
 const TEXT: [&str; 18] = [

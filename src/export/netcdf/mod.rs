@@ -18,14 +18,14 @@ mod tests;
 
 use super::chunks::{Chunk, Chunks, extents};
 use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
-use crate::array::cache::CacheKey;
-use crate::array::column::Content;
 use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
+use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
-use crate::lock::lock;
-use crate::view::{Role, View};
+use crate::query::{Role, View};
+use crate::runtime::cache::CacheKey;
+use crate::runtime::lock::lock;
 use btree::Index;
 use hdf5::{Messages, UNDEFINED_ADDRESS};
 use lru::LruCache;

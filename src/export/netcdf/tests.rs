@@ -1,6 +1,6 @@
 use super::*;
-use crate::array::Array;
-use crate::array::time::TimeRange;
+use crate::catalog::Array;
+use crate::catalog::time::TimeRange;
 use crate::export::tests::arrays;
 
 /// The file shown in the module's documentation.

@@ -2,7 +2,7 @@
 
 use super::leaf::Leaf;
 use crate::export::metadata::geometry::Geometry;
-use crate::view::table::Table;
+use crate::query::table::Table;
 use serde_json::{Map, Value as Json, json};
 
 /// The value of `geo`; None if the table has no column of geometries. The extent is that of all cells, so the

@@ -7,7 +7,7 @@ use crate::format::enumeration::Enumeration;
 use crate::format::field::Form;
 use crate::format::range::Range as Bounds;
 use crate::format::scalar::{Scalar, with_integer};
-use crate::view::table::{Column, NOT_A_TIME, Unit, strip};
+use crate::query::table::{Column, NOT_A_TIME, Unit, strip};
 use std::ops::Range;
 
 /// Physical types, by their numbers.

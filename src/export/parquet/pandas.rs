@@ -4,7 +4,7 @@
 use super::dictionary;
 use super::leaf::{Leaf, Logical, Physical, Shape, TimeUnit};
 use crate::export::metadata::pandas::{Pandas, UNNAMED_INDEX};
-use crate::view::table::{Column, Table};
+use crate::query::table::{Column, Table};
 use serde_json::{Value as Json, json};
 
 /// The value of `pandas`.

@@ -2,14 +2,14 @@
 
 use super::leaf::{self, Leaf};
 use super::page::{Amount, data_header, dictionary_header};
-use crate::array::cache::Entry;
 use crate::error::{Error, Result};
 use crate::format::field::{Form, Stored};
 use crate::format::scalar::Scalar;
-use crate::parallel;
-use crate::view::labels::AxisLabel;
-use crate::view::table::{Column, Table};
-use crate::view::{CellOrigin, Role, View};
+use crate::query::labels::AxisLabel;
+use crate::query::table::{Column, Table};
+use crate::query::{CellOrigin, Role, View};
+use crate::runtime::cache::Entry;
+use crate::runtime::parallel;
 use std::ops::Range;
 
 /// The most rows of a row group.

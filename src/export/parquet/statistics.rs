@@ -13,18 +13,18 @@
 //! - A date that is not-a-time or does not fit is null, so the null count of its tile is wrong.
 
 use super::leaf::{Encoding, Leaf, Logical, Physical, Shape};
-use crate::array::field::StoredField;
-use crate::array::fragment::Fragment;
-use crate::array::fragment_info::FragmentInfo;
-use crate::array::tile_list::TileListKey;
 use crate::error::Result;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Stored;
 use crate::format::fragment::MinMax;
 use crate::format::fragment::sections::parse_u64_list;
 use crate::format::scalar::Scalar;
-use crate::view::Role;
-use crate::view::table::{Column, Table, strip};
+use crate::fragment::Fragment;
+use crate::fragment::field::StoredField;
+use crate::fragment::info::FragmentInfo;
+use crate::fragment::tile_list::TileListKey;
+use crate::query::Role;
+use crate::query::table::{Column, Table, strip};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,13 +1,13 @@
 use super::*;
-use crate::array::Array;
-use crate::array::time::TimeRange;
+use crate::catalog::Array;
+use crate::catalog::time::TimeRange;
 use crate::export::tests::arrays;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Form;
 use crate::format::testing::{Bytes, ZSTD, field, schema_body};
+use crate::query::DimRange;
+use crate::query::testing::{Files, Parts, UUID, generic, open, tile};
 use crate::storage::MemoryStorage;
-use crate::view::DimRange;
-use crate::view::testing::{Files, Parts, UUID, generic, open, tile};
 use leaf::{Encoding, Logical, Physical, Shape};
 use std::path::{Path, PathBuf};
 

@@ -3,9 +3,9 @@
 //! Paths in such a member begin with [`OUTSIDE`] and its number. Members are opened at their first use.
 
 use crate::error::{Error, Result};
-use crate::lock::lock;
-use crate::requester::on_another_thread;
-use crate::single_flight::Memo;
+use crate::runtime::lock::lock;
+use crate::runtime::requester::on_another_thread;
+use crate::runtime::single_flight::Memo;
 use crate::storage::location::Location;
 use crate::storage::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Storage, Want};
 use std::collections::HashMap;
@@ -283,7 +283,8 @@ mod tests {
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let started = std::time::Instant::now();
-        let error = crate::requester::on_behalf_of(ended.id(), || storage.list(&member).unwrap_err());
+        let error =
+            crate::runtime::requester::on_behalf_of(ended.id(), || storage.list(&member).unwrap_err());
         assert_eq!(error.errno(), libc::EINTR);
         assert!(started.elapsed() < Duration::from_secs(1));
         assert_eq!(storage.list(&member).unwrap().len(), 1);

@@ -3,8 +3,8 @@
 
 use super::redirects::{MAX_REDIRECTS, follow, is_redirect};
 use super::replies::{Wanted, refused};
-use crate::lock::lock;
-use crate::stats::{Counter, Stats};
+use crate::runtime::lock::lock;
+use crate::runtime::stats::{Counter, Stats};
 use object_store::ClientOptions;
 use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,

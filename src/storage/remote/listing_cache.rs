@@ -9,9 +9,9 @@ use super::directories::{Child, Depth, Directory, File, Listing, Object, Page, T
 use super::guarded;
 use super::listing_room::{Room, Share, Tokens};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::lock;
-use crate::requester::is_of_others;
-use crate::single_flight::Flight;
+use crate::runtime::lock::lock;
+use crate::runtime::requester::is_of_others;
+use crate::runtime::single_flight::Flight;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};

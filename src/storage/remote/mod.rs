@@ -35,8 +35,8 @@ mod tests;
 
 use super::{Audience, Blob, Budget, DirEntry, EntryType, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lock::lock;
-use crate::stats::Stats;
+use crate::runtime::lock::lock;
+use crate::runtime::stats::Stats;
 use blob::{Fetcher, RemoteBlob, RemoteFile};
 use directories::{Child, File, Object, Page, join};
 use disk_cache::DiskCache;

@@ -1,6 +1,6 @@
 //! Accounts for the memory of the pieces of all files, and evicts them.
 
-use crate::lock::lock;
+use crate::runtime::lock::lock;
 use crate::storage::Budget;
 use lru::LruCache;
 use std::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! The fetched ranges of one file, and the read-ahead of its sequential readers.
 
 use super::piece_pool::Room;
-use crate::single_flight::Flight;
+use crate::runtime::single_flight::Flight;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

@@ -10,7 +10,7 @@ use super::redirects::is_region;
 use super::runtime::runtime;
 use super::{Store, chain, retries};
 use crate::error::{Error, ErrorKind, Result};
-use crate::stats::Stats;
+use crate::runtime::stats::Stats;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey as S3Key, AwsCredential};
 use object_store::azure::{AzureConfigKey as AzureKey, MicrosoftAzureBuilder};
 use object_store::client::{

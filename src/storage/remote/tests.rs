@@ -1,8 +1,8 @@
 use super::testing::{Request, TestStore};
 use super::*;
-use crate::array::Array;
-use crate::array::engine::Engine;
 use crate::bytes::Output;
+use crate::catalog::Array;
+use crate::engine::Engine;
 use crate::tree::{Node, Options, Tree};
 
 mod incomplete;

@@ -2,9 +2,9 @@
 
 use super::super::leaf::Encoding;
 use super::{Page, cells};
-use crate::array::column::Content;
 use crate::bytes::Output;
 use crate::error::{Error, Result};
+use crate::fragment::column::Content;
 use std::ops::Range;
 
 /// The most bytes of text read in one step.

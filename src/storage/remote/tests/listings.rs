@@ -106,7 +106,7 @@ fn expired_listings_are_used_while_the_store_is_slow() {
     storage.forget(Path::new("a"));
     let started = Instant::now();
     let ended = ended();
-    let error = crate::requester::on_behalf_of(ended, || storage.list(Path::new("a")).unwrap_err());
+    let error = crate::runtime::requester::on_behalf_of(ended, || storage.list(Path::new("a")).unwrap_err());
     assert_eq!(error.errno(), libc::EINTR);
     assert!(started.elapsed() < Duration::from_secs(1));
     *store.latency.lock().unwrap() = Duration::ZERO;
@@ -133,7 +133,7 @@ fn callers_may_give_up_waiting_for_an_array_listing() {
         let first = scope.spawn(|| array.listing());
         thread::sleep(Duration::from_millis(100));
         let started = Instant::now();
-        let error = crate::requester::on_behalf_of(ended, || array.listing().err().unwrap());
+        let error = crate::runtime::requester::on_behalf_of(ended, || array.listing().err().unwrap());
         assert_eq!(error.errno(), libc::EINTR);
         assert!(started.elapsed() < Duration::from_secs(1));
         first.join().unwrap().unwrap();

@@ -204,7 +204,7 @@ fn an_interrupted_reader_gets_eintr_and_others_their_bytes() {
     let blob = storage.open(Path::new("f")).unwrap();
     let ended = ended();
     let started = Instant::now();
-    let gone = || crate::requester::on_behalf_of(ended, || blob.read(0, 10).unwrap_err());
+    let gone = || crate::runtime::requester::on_behalf_of(ended, || blob.read(0, 10).unwrap_err());
     assert_eq!(gone().errno(), libc::EINTR);
     assert!(started.elapsed() < Duration::from_secs(1));
     thread::scope(|scope| {

@@ -1,0 +1,402 @@
+//! Groups: their members, replayed from the details files, and the members' paths.
+
+use super::commits::read_text;
+use super::listing::{MetadataFiles, list_or_empty, whole_name};
+use super::revalidated::Revalidated;
+use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use super::time::TimeRange;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::generic::read_generic_tile;
+use crate::format::commits::listed_names;
+use crate::format::enums::ObjectType;
+use crate::format::group::{GroupDetails, GroupMember};
+use crate::format::name::TimestampedName;
+use crate::storage::{EntryType, Storage};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// The members of a group after all details files were replayed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Group {
+    /// Version of the last file; None if there is none.
+    pub version: Option<u32>,
+    /// In the order in which they were added, without deleted ones.
+    pub members: Vec<GroupMember>,
+}
+
+/// Replays details files, oldest first. A file of version 1 is a snapshot, which replaces everything before
+/// it. A file of version 2 adds, replaces and removes members, identified by their name, or by their URI if
+/// they have none.
+pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
+    let mut version = None;
+    let mut members: Vec<Option<GroupMember>> = Vec::new();
+    let mut index: HashMap<Vec<u8>, usize> = HashMap::new();
+    for details in files {
+        version = Some(details.version);
+        if details.version == 1 {
+            members.clear();
+            index.clear();
+        }
+        for member in details.members {
+            let key = member.name.as_ref().unwrap_or(&member.uri).clone();
+            let known = index.get(&key).copied();
+            let place = known.and_then(|i| members.get_mut(i));
+            match (member.deleted, place) {
+                (true, Some(place)) => {
+                    *place = None;
+                    index.remove(&key);
+                }
+                (true, None) => {}
+                (false, Some(place)) => *place = Some(member),
+                (false, None) => {
+                    index.insert(key, members.len());
+                    members.push(Some(member));
+                }
+            }
+        }
+    }
+    Group {
+        version,
+        members: members.into_iter().flatten().collect(),
+    }
+}
+
+/// Whether members were ever registered in the group at `path`. Always false for groups from before TileDB
+/// 2.8, and if `__group` is empty.
+fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
+    let entries = list_or_empty(engine, &path.join(GROUP_DIRECTORY))?;
+    Ok(entries.iter().any(|entry| entry.entry_type == EntryType::File))
+}
+
+/// What the directory at `at` in a group is, if it is a member although it is not registered. If nothing was
+/// ever registered in the group (`any`), all its arrays and groups are members; otherwise only groups in which
+/// nothing was ever registered.
+pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Option<ObjectKind>> {
+    let kind = classify(engine, at)?;
+    let is_member = match kind {
+        ObjectKind::Group => any || !has_details(engine, at)?,
+        ObjectKind::Array => any,
+        ObjectKind::Directory => false,
+    };
+    Ok(is_member.then_some(kind))
+}
+
+/// The arrays and groups in the directory of the group at `path` that are not among the members in `group`, by
+/// name. There are none if nothing was ever registered, because then they are members. Directories that cannot
+/// be read are left out.
+pub fn unregistered(engine: &Engine, path: &Path, group: &Group) -> Result<Vec<(Vec<u8>, ObjectType)>> {
+    if !has_details(engine, path)? {
+        return Ok(Vec::new());
+    }
+    let members = group.members.iter();
+    let members = members.filter_map(|member| member_path(&*engine.storage, path, member));
+    let members: HashSet<PathBuf> = members.collect();
+    let mut found = Vec::new();
+    for entry in engine.storage.list(path)? {
+        let at = path.join(&entry.name);
+        // Names of TileDB's own directories begin with two underscores.
+        let own = entry.name.as_bytes().starts_with(b"__");
+        if entry.entry_type != EntryType::Directory || own || members.contains(&at) {
+            continue;
+        }
+        match classify(engine, &at) {
+            Ok(ObjectKind::Array) => found.push((entry.name.into_vec(), ObjectType::Array)),
+            Ok(ObjectKind::Group) => found.push((entry.name.into_vec(), ObjectType::Group)),
+            Ok(ObjectKind::Directory) => {}
+            Err(e) => log::info!("{}: not looked at: {e}", engine.storage.display(&at)),
+        }
+    }
+    Ok(found)
+}
+
+/// An opened group. Its members are read once for each state of its directories.
+pub struct OpenGroup {
+    engine: Arc<Engine>,
+    path: PathBuf,
+    members: Revalidated<Members>,
+}
+
+/// The contents of a group at one moment, by its own directories.
+pub struct Members {
+    /// The group's details, replayed.
+    pub group: Result<Group>,
+    /// The candidates for its listing: registered members inside the source, then the other directories of
+    /// the group.
+    pub places: Vec<MemberPlace>,
+    /// Whether nothing was ever registered.
+    pub unregistered: bool,
+}
+
+/// The location of a member that may exist.
+pub struct MemberPlace {
+    /// The name in listings.
+    pub name: Vec<u8>,
+    /// The path, relative to the source.
+    pub at: PathBuf,
+    /// Whether it is registered. If not, [`unregistered_member`] tells whether it is a member.
+    pub registered: bool,
+    /// Whether it is a directory of the group itself that no other member refers to.
+    pub in_place: bool,
+}
+
+impl OpenGroup {
+    /// The group at `path`. Reads nothing.
+    pub fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
+        let directories = vec![path.clone(), path.join(GROUP_DIRECTORY)];
+        OpenGroup {
+            engine,
+            path,
+            members: Revalidated::new(directories),
+        }
+    }
+
+    /// Shared state.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// The group's directory, relative to the source.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The members; at most a tenth of a second old.
+    pub fn members(&self) -> Result<Arc<Members>> {
+        self.members.get(&self.engine, || Ok(()), |_| self.read_members())
+    }
+
+    /// A number for the state of `members`; None if they may have changed since.
+    pub fn state(&self, members: &Arc<Members>) -> Option<u64> {
+        self.members.state(members)
+    }
+
+    fn read_members(&self) -> Result<Members> {
+        let group = read_group(&self.engine, &self.path);
+        if let Err(e) = &group {
+            // An I/O error does not mean that the group has no details.
+            if let ErrorKind::Io(_) = e.kind() {
+                return Err(e.clone());
+            }
+            log::warn!("{e}");
+        }
+        let mut seen = HashSet::new();
+        let mut places = Vec::new();
+        for member in group.iter().flat_map(|group| &group.members) {
+            let at = member_path(&*self.engine.storage, &self.path, member);
+            let (Some(name), Some(at)) = (member_name(member), at) else {
+                let (path, uri) = (self.path.display(), member.uri.escape_ascii());
+                log::info!("{path}: member {uri} is not shown: it lies outside of the source");
+                continue;
+            };
+            places.push(MemberPlace {
+                name: name.to_vec(),
+                in_place: at.parent() == Some(&self.path) && seen.insert(at.clone()),
+                registered: true,
+                at,
+            });
+        }
+        let directories = match group {
+            Ok(_) => self.engine.storage.list(&self.path)?,
+            Err(_) => Vec::new(),
+        };
+        let directories = directories
+            .into_iter()
+            .filter(|entry| entry.entry_type == EntryType::Directory)
+            .map(|entry| (self.path.join(&entry.name), entry.name));
+        let unregistered = directories.filter(|(at, _)| !seen.contains(at));
+        places.extend(unregistered.map(|(at, name)| MemberPlace {
+            name: name.into_vec(),
+            at,
+            registered: false,
+            in_place: true,
+        }));
+        Ok(Members {
+            group,
+            places,
+            unregistered: !has_details(&self.engine, &self.path)?,
+        })
+    }
+}
+
+/// Memory of a member besides its names, and the most for all members of a group (some 100,000), in bytes.
+const MEMBER_MEMORY: u64 = 256;
+const MAX_MEMBERS_MEMORY: u64 = 32 << 20;
+
+/// Reads the details of the group at `path`: its registered members.
+pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
+    let directory = path.join(GROUP_DIRECTORY);
+    let entries = list_or_empty(engine, &directory)?;
+    let names: Vec<&str> = entries
+        .iter()
+        .filter(|e| e.entry_type == EntryType::File)
+        .filter_map(|e| e.name.to_str())
+        .collect();
+    let mut vacuumed = HashSet::new();
+    for name in names.iter().filter(|name| name.ends_with(".vac")) {
+        match read_text(engine, &directory.join(name)) {
+            Ok(bytes) => vacuumed.extend(listed_names(&bytes)),
+            Err(e) => log::warn!("{e}"),
+        }
+    }
+    let now = engine.now();
+    let mut files: Vec<(TimestampedName, &str)> = names
+        .into_iter()
+        .filter(|name| !name.ends_with(".vac") && !vacuumed.contains(name.as_bytes()))
+        .filter_map(|name| match whole_name(name) {
+            Ok(parsed) => Some((parsed, name)),
+            Err(e) => {
+                log::info!("{}: ignored: {e}", directory.join(name).display());
+                None
+            }
+        })
+        .filter(|(parsed, _)| parsed.timestamps.1 <= now)
+        .collect();
+    files.sort_by_key(|(parsed, _)| parsed.timestamps.0);
+    // A file of version 1 is a snapshot of all members: only the last counts.
+    let snapshot = files
+        .last()
+        .is_some_and(|(latest, _)| latest.version.is_none_or(|version| version == 1));
+    let from = if snapshot { files.len() - 1 } else { 0 };
+    let mut memory = 0u64;
+    let details = files.iter().skip(from).map(|(_, name)| {
+        let blob = engine.storage.open(&directory.join(name))?;
+        let (_, body) = read_generic_tile(&*blob, 0, engine.key_for(path))?;
+        let place = |e: Error| e.in_part("group details").in_file(blob.display());
+        let members = GroupDetails::count(&body).map_err(place)?;
+        memory = memory
+            .saturating_add(members.saturating_mul(MEMBER_MEMORY))
+            .saturating_add(body.len() as u64);
+        if memory > MAX_MEMBERS_MEMORY {
+            return Err(place(Error::limit(format!(
+                "{members} members take more than the {MAX_MEMBERS_MEMORY} bytes of memory allowed"
+            ))));
+        }
+        GroupDetails::parse(&body).map_err(place)
+    });
+    Ok(replay(details.collect::<Result<Vec<_>>>()?))
+}
+
+/// The paths of a group's metadata files in force, oldest first.
+pub fn group_metadata(engine: &Engine, path: &Path) -> Result<Vec<PathBuf>> {
+    let files = MetadataFiles::read(engine, &path.join("__meta"))?;
+    let in_force = files.at(TimeRange::until(engine.now()));
+    Ok(in_force.map(|file| file.path.clone()).collect())
+}
+
+/// The path of a member of the group at `group` of `storage`, relative to the source; None if it is outside.
+pub fn member_path(storage: &dyn Storage, group: &Path, member: &GroupMember) -> Option<PathBuf> {
+    let uri = Path::new(OsStr::from_bytes(&member.uri));
+    let path = if member.relative {
+        group.join(uri.strip_prefix("/").unwrap_or(uri))
+    } else {
+        storage.inside(&member.uri)?
+    };
+    normalise(&path)
+}
+
+/// Resolves `.` and `..` textually; None if that leads above the source.
+fn normalise(path: &Path) -> Option<PathBuf> {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => out.push(name),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !out.pop() {
+                    return None;
+                }
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(out)
+}
+
+/// The name of a member in listings: its own, or the last segment of its URI. None if it has neither.
+pub fn member_name(member: &GroupMember) -> Option<&[u8]> {
+    match &member.name {
+        Some(name) if !name.is_empty() => Some(name),
+        _ => member
+            .uri
+            .rsplit(|&b| b == b'/')
+            .find(|segment| !segment.is_empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::MemoryStorage;
+
+    fn member(name: Option<&str>, uri: &str, deleted: bool) -> GroupMember {
+        GroupMember {
+            object_type: ObjectType::Array,
+            relative: true,
+            uri: uri.into(),
+            name: name.map(|name| name.into()),
+            deleted,
+        }
+    }
+
+    fn details(version: u32, members: Vec<GroupMember>) -> GroupDetails {
+        GroupDetails { version, members }
+    }
+
+    fn uris(group: &Group) -> Vec<&str> {
+        let uris = group.members.iter().map(|m| std::str::from_utf8(&m.uri));
+        uris.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn changes_are_replayed_by_name_or_uri() {
+        let group = replay([
+            details(2, vec![member(Some("n"), "a", false), member(None, "b", false)]),
+            details(2, vec![member(None, "c", false), member(Some("n"), "a2", false)]),
+            details(2, vec![member(None, "b", true), member(None, "never", true)]),
+        ]);
+        assert_eq!(uris(&group), ["a2", "c"]);
+        // Members are identified by name, not by URI.
+        let group = replay([
+            details(2, vec![member(Some("n"), "a", false)]),
+            details(2, vec![member(None, "a", true)]),
+        ]);
+        assert_eq!(uris(&group), ["a"]);
+        // A member removed and added again comes after those that stayed.
+        let group = replay([
+            details(2, vec![member(None, "a", false), member(None, "b", false)]),
+            details(2, vec![member(None, "a", true), member(None, "a", false)]),
+        ]);
+        assert_eq!(uris(&group), ["b", "a"]);
+    }
+
+    #[test]
+    fn a_snapshot_replaces_all_before_it() {
+        let group = replay([
+            details(1, vec![member(None, "a", false), member(None, "b", false)]),
+            details(1, vec![member(None, "b", false)]),
+        ]);
+        assert_eq!((group.version, uris(&group)), (Some(1), vec!["b"]));
+    }
+
+    #[test]
+    fn members_elsewhere_are_told_apart() {
+        let at = |relative, uri: &str| {
+            let member = GroupMember {
+                relative,
+                ..member(None, uri, false)
+            };
+            member_path(&MemoryStorage::new(), Path::new("g/h"), &member)
+        };
+        assert_eq!(at(true, "a"), Some("g/h/a".into()));
+        assert_eq!(at(true, "../a/./b"), Some("g/a/b".into()));
+        assert_eq!(at(true, "../../../a"), None);
+        assert_eq!(at(false, "file:///a"), Some("a".into()));
+        assert_eq!(at(false, "/g/./h/a"), Some("g/h/a".into()));
+        assert_eq!(at(false, "file:///../a"), None);
+        assert_eq!(at(false, "s3://bucket/a"), None);
+    }
+}

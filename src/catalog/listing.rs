@@ -1,0 +1,470 @@
+//! The contents of an array's directory at one moment: schemas, fragments, commits and metadata files.
+//!
+//! Nothing else of an array can change. What a reader sees at a time is a [`super::snapshot::Snapshot`] of a
+//! listing.
+
+use super::commits::DeleteFile;
+use super::commits::{
+    CommitFile, Committed, MissingFragment, Vacuum, commit_files, expected_until, read_text, vacuum, vacuums,
+};
+use super::hidden::Hidden;
+use super::time::TimeRange;
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::MAX_VERSION;
+use crate::format::commits::{last_component, parse_consolidated};
+use crate::format::name::TimestampedName;
+use crate::fragment::Fragment;
+use crate::fragment::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
+use crate::storage::{DirEntry, EntryType};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The directories that an array's state depends on.
+pub const DIRECTORIES: [&str; 8] = [
+    "",
+    SCHEMA_DIRECTORY,
+    "__commits",
+    "__fragments",
+    "__meta",
+    "__fragment_meta",
+    "__schema/__enumerations",
+    "__labels",
+];
+
+/// A `__fragments` directory of more bytes than this is listed by a thread of its own.
+const LARGE_DIRECTORY: u64 = 64 << 10;
+
+/// The file of a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaFile {
+    /// The file's name.
+    pub name: String,
+    /// Start and end of the timestamp range in milliseconds; 0 for `__array_schema.tdb`.
+    pub timestamps: (u64, u64),
+    /// Modification time for listings: the end of the range, or the file's own if it has none.
+    pub mtime: u64,
+}
+
+/// A fragment directory.
+#[derive(Clone)]
+pub struct FragmentEntry {
+    /// The directory's name.
+    pub name: String,
+    /// The fragment.
+    pub fragment: Arc<Fragment>,
+    /// Why no reader sees it, whatever the time; None if time decides.
+    pub uncommitted: Option<Hidden>,
+    /// The vacuum files that list it, as indexes into [`ArrayListing::vacuums`].
+    pub vacuums: Vec<usize>,
+}
+
+/// A file of metadata (key-value pairs).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetadataFile {
+    /// The path relative to the source.
+    pub path: PathBuf,
+    /// The name, parsed.
+    pub parsed: TimestampedName,
+}
+
+/// The files of a `__meta` directory.
+#[derive(Default)]
+pub struct MetadataFiles {
+    /// The files, oldest first.
+    pub files: Vec<MetadataFile>,
+    vacuums: Vec<Vacuum>,
+}
+
+impl MetadataFiles {
+    /// The vacuum files in the directory.
+    pub(super) fn vacuums(&self) -> impl Iterator<Item = &Vacuum> {
+        self.vacuums.iter()
+    }
+
+    /// The files in force in a range of time, oldest first: those in the range that no vacuum file in the
+    /// range lists.
+    pub fn at(&self, times: TimeRange) -> impl Iterator<Item = &MetadataFile> {
+        let vacuums: Vec<&Vacuum> = self
+            .vacuums
+            .iter()
+            .filter(|vacuum| times.covers(vacuum.parsed.timestamps))
+            .collect();
+        self.files.iter().filter(move |file| {
+            let name = crate::fragment::file_name(&file.path);
+            times.covers(file.parsed.timestamps)
+                && !vacuums.iter().any(|vacuum| vacuum.replaced.contains(name))
+        })
+    }
+}
+
+/// One state of an array's directory.
+pub struct ArrayListing {
+    /// In libtiledb's order: the legacy schema first, then by name.
+    pub schemas: Vec<SchemaFile>,
+    /// Oldest first.
+    pub fragments: Vec<FragmentEntry>,
+    /// Those in the root first, then those in `__commits`, each by name.
+    pub commits: Vec<CommitFile>,
+    /// The vacuum files among the commits.
+    pub vacuums: Vec<Vacuum>,
+    /// The delete and update files, plain and in consolidated commit files, each once, oldest first.
+    pub deletes: Vec<DeleteFile>,
+    /// The files of metadata.
+    pub metadata: MetadataFiles,
+    /// Fragments that are committed but missing.
+    pub missing: Vec<MissingFragment>,
+    /// Why it is unknown which fragments are committed; None if it is known.
+    pub damage: Option<Error>,
+    /// Paths of consolidated fragment metadata files.
+    pub consolidated_metadata: Vec<PathBuf>,
+    /// Indexes into `fragments`, sorted by name.
+    by_name: Vec<usize>,
+    /// The newest timestamp of all, in milliseconds.
+    pub mtime: u64,
+    /// The newest modification time of the directories of schemas, fragments and commits, in milliseconds.
+    pub changed: u64,
+}
+
+/// The entries of a directory; empty if it does not exist.
+pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
+    match engine.storage.list(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        result => result,
+    }
+}
+
+/// The name if it is UTF-8, as all that TileDB writes are.
+fn utf8(entry: &DirEntry) -> Option<&str> {
+    entry.name.to_str()
+}
+
+impl ArrayListing {
+    /// Reads the directories of the array at `array`. Logs and ignores damaged commit files and names that
+    /// cannot be parsed. `known` returns the fragments of an earlier listing, to keep what they have read;
+    /// `make` makes new ones.
+    pub fn read(
+        engine: &Engine,
+        array: &Path,
+        mut make: impl FnMut(PathBuf, &str, TimestampedName) -> Arc<Fragment>,
+    ) -> Result<ArrayListing> {
+        let read_at = engine.now();
+        let changed = ["", SCHEMA_DIRECTORY, "__fragments", "__commits"].into_iter();
+        let changed = changed.filter_map(|name| engine.storage.metadata(&array.join(name)).ok());
+        let changed = changed.map(|metadata| metadata.mtime).max().unwrap_or(0);
+        let directory = array.join("__fragments");
+        let list_fragments = || list_or_empty(engine, &directory);
+        let (root, schemas, commits, listed) = std::thread::scope(|scope| {
+            let large = engine.storage.metadata(&directory);
+            let large = large.is_ok_and(|metadata| metadata.len > LARGE_DIRECTORY);
+            let listed = large.then(|| scope.spawn(list_fragments));
+            let root = engine.storage.list(array)?;
+            let commits_directory = list_or_empty(engine, &array.join("__commits"))?;
+            let schemas = schema_files(engine, array, &root)?;
+            let commits = commit_files(array, &root, &commits_directory);
+            let listed = match listed.map(|thread| thread.join()) {
+                None => list_fragments()?,
+                Some(Ok(listed)) => listed?,
+                Some(Err(panic)) => std::panic::resume_unwind(panic),
+            };
+            Ok((root, schemas, commits, listed))
+        })?;
+        let committed = Committed::read(engine, &commits);
+        let vacuums = vacuums(engine, &commits);
+
+        let mut fragments = Vec::new();
+        let in_root = root.iter().map(|entry| (array.to_path_buf(), entry, false));
+        let in_directory = listed.iter().map(|entry| (directory.clone(), entry, true));
+        for (parent, entry, in_fragments) in in_root.chain(in_directory) {
+            let Some((name, parsed)) = fragment_name(&parent, entry, in_fragments) else {
+                continue;
+            };
+            let path = parent.join(name);
+            let twin = |other: &DirEntry| other.name.as_os_str().cmp(entry.name.as_os_str());
+            if !in_fragments && listed.binary_search_by(twin).is_ok() {
+                log::warn!(
+                    "{}: ignored: `__fragments` has a fragment of the same name",
+                    path.display()
+                );
+                continue;
+            }
+            let uncommitted = committed.missing_commit(engine, &path, name, &parsed, in_fragments);
+            fragments.push(FragmentEntry {
+                name: name.to_owned(),
+                uncommitted,
+                vacuums: vacuums
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, vacuum)| vacuum.replaced.contains(name.as_bytes()))
+                    .map(|(i, _)| i)
+                    .collect(),
+                fragment: make(path, name, parsed),
+            });
+        }
+        // The sort is stable: ties keep libtiledb's order, by name, root first.
+        fragments.sort_by_key(|entry| entry.fragment.name.timestamps.0);
+
+        let by_name = by_name(&fragments);
+        let name = |i: &usize| fragments.get(*i).map(|fragment| fragment.name.as_str());
+        let listed = |wanted: &str| by_name.binary_search_by(|i| name(i).cmp(&Some(wanted))).is_ok();
+        let missing = committed.without_fragment(listed, |name| expected_until(engine, array, name));
+        let mut deletes: Vec<DeleteFile> = commits.iter().filter_map(DeleteFile::of).collect();
+        deletes.extend(committed.deletes);
+        deletes.sort_by(|a, b| (a.stamp(), &a.name).cmp(&(b.stamp(), &b.name)));
+        deletes.dedup_by(|a, b| a.name == b.name);
+        let damage = committed.damage.map(|(_, error)| error);
+        let metadata = MetadataFiles::read(engine, &array.join("__meta"))?;
+        let consolidated_metadata = consolidated_metadata_files(engine, array, &root)?;
+        let mtime = schemas
+            .iter()
+            .map(|s| s.mtime)
+            .chain(fragments.iter().map(|f| f.fragment.name.timestamps.1))
+            .chain(
+                metadata
+                    .at(TimeRange::until(read_at))
+                    .map(|m| m.parsed.timestamps.1),
+            )
+            .max()
+            .unwrap_or(0);
+        Ok(ArrayListing {
+            schemas,
+            fragments,
+            by_name,
+            commits,
+            vacuums,
+            deletes,
+            metadata,
+            missing,
+            damage,
+            consolidated_metadata,
+            mtime,
+            changed,
+        })
+    }
+
+    /// A listing with this schema, these fragments, oldest first, these deletes, oldest first, and these
+    /// metadata files, oldest first. All are committed, and nothing has replaced them.
+    pub(super) fn of(
+        schema: Option<SchemaFile>,
+        mut fragments: Vec<FragmentEntry>,
+        deletes: Vec<DeleteFile>,
+        metadata: Vec<MetadataFile>,
+    ) -> ArrayListing {
+        for entry in &mut fragments {
+            (entry.uncommitted, entry.vacuums) = (None, Vec::new());
+        }
+        let names = fragments.iter().map(|entry| &entry.fragment.name);
+        let names = names
+            .chain(deletes.iter().map(|file| &file.parsed))
+            .chain(metadata.iter().map(|file| &file.parsed));
+        let schemas = schema.iter().map(|file| file.mtime);
+        let mtime = names.map(|name| name.timestamps.1).chain(schemas).max();
+        ArrayListing {
+            by_name: by_name(&fragments),
+            schemas: schema.into_iter().collect(),
+            fragments,
+            commits: Vec::new(),
+            vacuums: Vec::new(),
+            deletes,
+            metadata: MetadataFiles {
+                files: metadata,
+                vacuums: Vec::new(),
+            },
+            missing: Vec::new(),
+            damage: None,
+            consolidated_metadata: Vec::new(),
+            mtime: mtime.unwrap_or(0),
+            changed: 0,
+        }
+    }
+
+    /// The names of the committed fragments in `__fragments`, in byte order, read before that directory is
+    /// listed: fragments may be missing there. Skips commit files that cannot be read; [`ArrayListing::read`]
+    /// reports them.
+    pub fn committed(engine: &Engine, array: &Path) -> Result<Vec<String>> {
+        let directory = array.join("__commits");
+        let marked = |name: &str| name.strip_suffix(".wrt").map(str::to_owned);
+        let mut names = Vec::new();
+        for entry in list_or_empty(engine, &directory)? {
+            let Some(name) = utf8(&entry) else { continue };
+            names.extend(marked(name));
+            if name.ends_with(".con") {
+                let bytes = read_text(engine, &directory.join(name));
+                let entries = bytes
+                    .and_then(|bytes| parse_consolidated(&bytes))
+                    .unwrap_or_default();
+                let markers = entries.iter().map(|entry| last_component(&entry.path));
+                names.extend(markers.filter_map(|marker| marked(std::str::from_utf8(marker).ok()?)));
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The fragment with the directory name `name`.
+    pub fn fragment(&self, name: &str) -> Option<&FragmentEntry> {
+        self.fragments.get(self.position(name)?)
+    }
+
+    /// The index of the fragment with the directory name `name`.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        let named = |i: &usize| self.fragments.get(*i).map(|fragment| fragment.name.as_str());
+        let at = self.by_name.binary_search_by(|i| named(i).cmp(&Some(name)));
+        self.by_name.get(at.ok()?).copied()
+    }
+
+    /// The start and end timestamps in the names of schemas, fragments, deletes and metadata, ascending, each
+    /// once.
+    pub fn instants(&self) -> Vec<u64> {
+        let schemas = self.schemas.iter().filter(|schema| schema.name != LEGACY_SCHEMA);
+        let deletes = self.deletes.iter().map(|delete| &delete.parsed);
+        let names = self.fragments.iter().map(|entry| &entry.fragment.name);
+        let names = names
+            .chain(deletes)
+            .chain(self.metadata.files.iter().map(|file| &file.parsed));
+        let stamps = schemas
+            .map(|schema| schema.timestamps)
+            .chain(names.map(|name| name.timestamps));
+        let mut instants: Vec<u64> = stamps.flat_map(|(start, end)| [start, end]).collect();
+        instants.sort_unstable();
+        instants.dedup();
+        instants
+    }
+
+    /// The schema in force at `time`: the last by name of those written until then, or else the first.
+    pub fn schema_at(&self, time: u64) -> Option<&SchemaFile> {
+        self.schemas
+            .iter()
+            .rfind(|schema| schema.timestamps.1 <= time)
+            .or(self.schemas.first())
+    }
+}
+
+/// The indexes of `fragments`, sorted by name.
+fn by_name(fragments: &[FragmentEntry]) -> Vec<usize> {
+    let mut by_name: Vec<usize> = (0..fragments.len()).collect();
+    by_name.sort_by_key(|i| fragments.get(*i).map(|fragment| fragment.name.as_str()));
+    by_name
+}
+
+fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<SchemaFile>> {
+    let mut schemas = Vec::new();
+    if root
+        .iter()
+        .any(|e| e.name == LEGACY_SCHEMA && e.entry_type == EntryType::File)
+    {
+        let mtime = engine.storage.metadata(&array.join(LEGACY_SCHEMA))?.mtime;
+        schemas.push(SchemaFile {
+            name: LEGACY_SCHEMA.to_owned(),
+            timestamps: (0, 0),
+            mtime,
+        });
+    }
+    for entry in list_or_empty(engine, &array.join(SCHEMA_DIRECTORY))? {
+        let Some(name) = utf8(&entry).filter(|_| entry.entry_type == EntryType::File) else {
+            continue;
+        };
+        match whole_name(name) {
+            Ok(parsed) => schemas.push(SchemaFile {
+                name: name.to_owned(),
+                timestamps: parsed.timestamps,
+                mtime: parsed.timestamps.1,
+            }),
+            Err(e) => log::info!("{}: ignored: {e}", array.join(name).display()),
+        }
+    }
+    Ok(schemas)
+}
+
+/// Parses the name of a file without extension. A file with one is something else, such as an unfinished
+/// file.
+pub fn whole_name(name: &str) -> Result<TimestampedName> {
+    if name.contains('.') {
+        return Err(Error::corrupt(format!("{name:?} has an extension")));
+    }
+    TimestampedName::parse(name.as_bytes())
+}
+
+/// The name of a fragment directory, parsed; None and a line in the log if it is not one.
+fn fragment_name<'a>(
+    parent: &Path,
+    entry: &'a DirEntry,
+    in_fragments: bool,
+) -> Option<(&'a str, TimestampedName)> {
+    if entry.entry_type != EntryType::Directory {
+        // `commit_files` looks at the files in the root.
+        if in_fragments {
+            log::info!("{}: ignored: not a fragment", parent.join(&entry.name).display());
+        }
+        return None;
+    }
+    if !in_fragments && utf8(entry).is_some_and(|name| DIRECTORIES.contains(&name) || name == "__group") {
+        return None;
+    }
+    let path = || parent.join(&entry.name);
+    let name = utf8(entry).filter(|name| name.starts_with("__") && !name.contains('.'));
+    let Some(name) = name else {
+        log::info!("{}: ignored: not a fragment", path().display());
+        return None;
+    };
+    match TimestampedName::parse(name.as_bytes()) {
+        Ok(parsed) if parsed.name_version > MAX_VERSION => {
+            log::warn!(
+                "{}: ignored: format version {} is newer than {MAX_VERSION}, the newest supported",
+                path().display(),
+                parsed.name_version
+            );
+            None
+        }
+        Ok(parsed) => Some((name, parsed)),
+        Err(e) => {
+            log::info!("{}: ignored: {e}", path().display());
+            None
+        }
+    }
+}
+
+impl MetadataFiles {
+    /// Lists a `__meta` directory. Logs and ignores vacuum files that cannot be read.
+    pub fn read(engine: &Engine, directory: &Path) -> Result<MetadataFiles> {
+        let mut all = MetadataFiles::default();
+        for entry in list_or_empty(engine, directory)? {
+            let Some(name) = utf8(&entry).filter(|_| entry.entry_type == EntryType::File) else {
+                continue;
+            };
+            let path = directory.join(name);
+            if name.ends_with(".vac") {
+                all.vacuums.extend(vacuum(engine, &path, name));
+                continue;
+            }
+            match whole_name(name) {
+                Ok(parsed) => all.files.push(MetadataFile { path, parsed }),
+                Err(e) => log::info!("{}: ignored: {e}", path.display()),
+            }
+        }
+        all.files.sort_by_key(|file| file.parsed.timestamps.0);
+        Ok(all)
+    }
+}
+
+fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<PathBuf>> {
+    let directory = array.join("__fragment_meta");
+    let listed = list_or_empty(engine, &directory)?;
+    let in_root = root.iter().map(|entry| (array, entry));
+    Ok(in_root
+        .chain(listed.iter().map(|entry| (directory.as_path(), entry)))
+        .filter(|(parent, e)| {
+            let wanted = e.entry_type == EntryType::File && e.name.as_bytes().ends_with(b".meta");
+            if !wanted && *parent == directory {
+                log::info!(
+                    "{}: ignored: it has no fragment metadata",
+                    parent.join(&e.name).display()
+                );
+            }
+            wanted
+        })
+        .map(|(parent, e)| parent.join(&e.name))
+        .collect())
+}

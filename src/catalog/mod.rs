@@ -1,0 +1,352 @@
+//! What lies in a source, and what of it is seen at a time.
+//!
+//! An [`Array`] is an array's directory. An [`ArrayListing`] is what it holds at one moment; a [`Snapshot`] is
+//! what of that a reader sees in a range of time.
+//!
+//! | module | |
+//! |---|---|
+//! | [`source`] | a source opened; arrays, groups and plain directories told apart |
+//! | [`group`] | the members of a group |
+//! | [`listing`] | the files of an array: schemas, fragments, commits, metadata |
+//! | [`commits`] | which files commit, ignore, vacuum and delete fragments |
+//! | [`snapshot`], [`hidden`] | what is seen, and why the rest is not |
+//! | [`time`] | ranges of time |
+//! | [`pin`] | states of an array by name |
+//! | [`revalidated`] | values that are made again when a directory changes |
+
+pub mod commits;
+pub mod group;
+pub mod hidden;
+mod labels;
+pub mod listing;
+pub mod pin;
+pub mod revalidated;
+pub mod snapshot;
+pub mod source;
+pub mod time;
+
+use crate::engine::Engine;
+use crate::error::{Error, ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::format::enumeration::Enumeration;
+use crate::format::enums::ArrayType;
+use crate::format::schema::Schema;
+use crate::fragment::Fragment;
+use crate::fragment::generic_body::GenericFile;
+use crate::fragment::repeated_footers::RepeatedFooters;
+use crate::fragment::schemas::{SCHEMA_DIRECTORY, Schemas};
+use crate::runtime::hash::hash;
+use crate::runtime::lock::lock;
+use crate::runtime::single_flight::SingleFlight;
+use crate::storage::{Blob, join};
+use listing::{ArrayListing, DIRECTORIES, SchemaFile};
+use lru::LruCache;
+use pin::Pins;
+use revalidated::Revalidated;
+use snapshot::Snapshot;
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use time::{TimeRange, When, now};
+
+/// The most states of an array that it knows to have warned about.
+const MAX_WARNED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// An array.
+pub struct Array {
+    pub(crate) engine: Arc<Engine>,
+    /// The directory, relative to the source.
+    pub(crate) path: PathBuf,
+    pub(crate) schemas: Arc<Schemas>,
+    /// The key, if one was given.
+    pub(crate) key: Option<EncryptionKey>,
+    listing: Revalidated<ArrayListing>,
+    /// The latest past time, in milliseconds since the Unix epoch, that the listing is known to answer for.
+    listed_after: AtomicU64,
+    repeated_footers: Arc<RepeatedFooters>,
+    latest: Mutex<Option<Arc<Snapshot>>>,
+    /// The states that were found by their pins.
+    pins: Mutex<Pins>,
+    /// The states about which there was a warning last.
+    warned: Mutex<LruCache<u64, ()>>,
+    making_latest: SingleFlight,
+    /// The arrays of dimension labels that were asked for, by their paths.
+    labels: Mutex<HashMap<PathBuf, Arc<Array>>>,
+}
+
+impl Drop for Array {
+    /// Nobody needs the files of the array any more.
+    fn drop(&mut self) {
+        self.engine.close_below(&self.path);
+    }
+}
+
+impl Array {
+    /// The array at `path`. Reads nothing.
+    pub(crate) fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
+        let key = engine.key_for(&path).cloned();
+        let directories = DIRECTORIES
+            .iter()
+            .map(|directory| join(&path, Path::new(directory)));
+        let listing = Revalidated::new(directories.collect());
+        let schemas = Arc::new(Schemas::new(engine.clone(), path.clone(), key.clone()));
+        let repeated_footers = RepeatedFooters::new(engine.clone(), key.clone());
+        Array {
+            engine,
+            path,
+            schemas,
+            key,
+            listing,
+            listed_after: AtomicU64::new(0),
+            repeated_footers: Arc::new(repeated_footers),
+            latest: Mutex::default(),
+            pins: Mutex::default(),
+            warned: Mutex::new(LruCache::new(MAX_WARNED)),
+            making_latest: SingleFlight::default(),
+            labels: Mutex::default(),
+        }
+    }
+
+    /// The contents of its directory; at most a tenth of a second old.
+    pub(crate) fn listing(&self) -> Result<Arc<ArrayListing>> {
+        let names = || ArrayListing::committed(&self.engine, &self.path);
+        let fragments = self.path.join("__fragments");
+        let prepare = || self.engine.storage.will_list_named(&fragments, &names);
+        let listing = self
+            .listing
+            .get(&self.engine, prepare, |before| self.read_listing(before))?;
+        if !listing.missing.is_empty() {
+            let now = now();
+            let mut missing = listing.missing.iter();
+            if missing.any(|missing| missing.expected_until >= now) {
+                self.engine.list_anew(&fragments);
+            }
+        }
+        Ok(listing)
+    }
+
+    /// [`Array::listing`] for a reader of what was written until `end`. If that is past, one that was begun
+    /// later: a listing cannot know what was written after it. What another machine wrote shows so in `at/`
+    /// of its stamp, however old the listings of this mount are.
+    fn listing_until(&self, end: u64) -> Result<Arc<ArrayListing>> {
+        let past = |now: u64| now.checked_sub(end).filter(|age| *age > 0);
+        if past(now()).is_none() || self.listed_after.load(Ordering::Acquire) >= end {
+            return self.listing();
+        }
+        let listing = self.list_begun_since(|| past(now()).map(Duration::from_millis))?;
+        self.listed_after.fetch_max(end, Ordering::AcqRel);
+        Ok(listing)
+    }
+
+    /// A listing that was not begun `age` ago or earlier, as `age` is at each look; whatever listing there is
+    /// if that is None.
+    fn list_begun_since(&self, age: impl Fn() -> Option<Duration>) -> Result<Arc<ArrayListing>> {
+        /// How often to list: a listing that is under way may have begun too early as well.
+        const TRIES: usize = 3;
+        self.look_again();
+        for _ in 0..TRIES {
+            let Some(age) = age() else { break };
+            let storage = &self.engine.storage;
+            let old = DIRECTORIES
+                .map(|directory| storage.forget_older(&join(&self.path, Path::new(directory)), age));
+            if !old.contains(&true) {
+                break;
+            }
+            self.look_again();
+            self.listing()?;
+        }
+        self.listing()
+    }
+
+    /// Makes the next listing look at the directories, however recent the last one is.
+    pub(crate) fn look_again(&self) {
+        self.listing.look_again();
+    }
+
+    /// Whether there was no warning about what `snapshot` shows yet. From then on there was.
+    pub(crate) fn warns_first(&self, snapshot: &Snapshot) -> bool {
+        let state = hash(&(snapshot.times, snapshot.digest()));
+        lock(&self.warned).put(state, ()).is_none()
+    }
+
+    /// A number for the state of the array in `snapshot`; None if the array may have changed since.
+    pub(crate) fn state(&self, snapshot: &Snapshot) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        self.listing.state(&snapshot.listing)?.hash(&mut hasher);
+        for hidden in &snapshot.hidden {
+            hidden.is_some().hash(&mut hasher);
+        }
+        Some(hasher.finish())
+    }
+
+    /// Lists the directory, once more if it changed meanwhile: its subdirectories are listed one after the
+    /// other, so a fragment may come or go in between, and a file of the listing before may go.
+    fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+        let listing = self.list_once(before)?;
+        let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
+        let torn = !listing.missing.is_empty() || listing.damage.as_ref().is_some_and(gone);
+        if !torn || !self.engine.storage.is_remote() {
+            return Ok(listing);
+        }
+        for directory in DIRECTORIES {
+            self.engine.storage.forget(&self.path.join(directory));
+        }
+        self.list_once(before)
+    }
+
+    /// Takes over the fragments of the listing `before`, with what they have read.
+    fn list_once(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+        let listing = ArrayListing::read(&self.engine, &self.path, |path, name, parsed| {
+            let known = before.and_then(|listing| listing.fragment(name));
+            match known.filter(|known| known.fragment.path == path) {
+                Some(known) => known.fragment.clone(),
+                None => Arc::new(Fragment::new(
+                    self.engine.clone(),
+                    self.schemas.clone(),
+                    self.repeated_footers.clone(),
+                    path,
+                    parsed,
+                    self.key.clone(),
+                )),
+            }
+        })?;
+        self.repeated_footers.set_files(&listing.consolidated_metadata);
+        Ok(listing)
+    }
+
+    /// What a reader of a range of time sees. A range without end, or None, ends now; the snapshot of "now"
+    /// is kept until something changes.
+    pub(crate) fn snapshot(&self, times: Option<TimeRange>) -> Result<Arc<Snapshot>> {
+        let times = times.unwrap_or(TimeRange::ALL);
+        let listing = self.listing_until(times.end)?;
+        if times.end != u64::MAX {
+            return Ok(self.snapshot_of(listing, times).0);
+        }
+        let times = TimeRange {
+            end: self.engine.now(),
+            ..times
+        };
+        let find = || {
+            let latest = lock(&self.latest).clone()?;
+            let same = Arc::ptr_eq(&latest.listing, &listing)
+                && latest.times.start == times.start
+                && latest.times.end <= times.end
+                && latest.next.is_none_or(|next| times.end < next);
+            same.then_some(latest)
+        };
+        self.making_latest.find_or_make(find, || {
+            let (snapshot, lasting) = self.snapshot_of(listing.clone(), times);
+            if lasting {
+                *lock(&self.latest) = Some(snapshot.clone());
+            }
+            Ok(snapshot)
+        })
+    }
+
+    /// What a reader sees who asks for `when`.
+    pub(crate) fn snapshot_at(&self, when: &When) -> Result<Arc<Snapshot>> {
+        match when {
+            When::Now => self.snapshot(None),
+            When::Within(times) => self.snapshot(Some(*times)),
+            When::Pinned(pinned) => pinned.snapshot(self),
+        }
+    }
+
+    /// The snapshot, and whether to keep it: not if the schema could not be read and a dense array was
+    /// assumed.
+    fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
+        let schema = listing.schema_at(times.end);
+        let schema = schema.map(|file| self.schemas.get(&file.name));
+        let (sparse, lasting) = match schema {
+            Some(Ok(schema)) => (schema.array_type == ArrayType::Sparse, true),
+            Some(Err(e)) => (
+                false,
+                !matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned),
+            ),
+            None => (false, true),
+        };
+        (Arc::new(Snapshot::new(listing, times, sparse)), lasting)
+    }
+
+    /// The file of the schema in force in a snapshot.
+    pub(crate) fn schema_file(&self, snapshot: &Snapshot) -> Result<SchemaFile> {
+        snapshot.schema_file().cloned().ok_or_else(|| {
+            Error::corrupt("the array has no schema")
+                .at(0)
+                .in_file(self.engine.storage.display(&self.path))
+        })
+    }
+
+    /// The schema in force in a snapshot.
+    pub(crate) fn schema(&self, snapshot: &Snapshot) -> Result<Arc<Schema>> {
+        self.schemas.get(&self.schema_file(snapshot)?.name)
+    }
+
+    /// The file of the schema in force now.
+    pub(crate) fn latest_schema_file(&self) -> Result<SchemaFile> {
+        self.schema_file(&*self.snapshot(None)?)
+    }
+
+    /// The schema in force now.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` if there is none; fails if it cannot be listed, read or decoded.
+    pub fn latest_schema(&self) -> Result<Arc<Schema>> {
+        self.schemas.get(&self.latest_schema_file()?.name)
+    }
+
+    /// The enumeration in `file`, one of those that the schema names.
+    ///
+    /// # Errors
+    ///
+    /// `Missing` if there is no such file; fails if it cannot be read or decoded.
+    pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
+        let path = self.enumeration_path(file)?;
+        let (blob, body) = self.generic_file(&path).map_err(missing)?;
+        Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
+    }
+
+    /// [`Array::enumeration`] for reads of ranges.
+    pub(crate) fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
+        let path = self.enumeration_path(file)?;
+        GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(missing)
+    }
+
+    /// The path of the enumeration in `file`, relative to the source.
+    pub(crate) fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
+        let directory = self.path.join(SCHEMA_DIRECTORY).join("__enumerations");
+        let name = std::str::from_utf8(file)
+            .ok()
+            .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")
+            .ok_or_else(|| {
+                Error::corrupt(format!(
+                    "an enumeration's file is called {:?}, which is not a plain file name",
+                    file.escape_ascii().to_string()
+                ))
+                .at(0)
+                .in_file(self.engine.storage.display(&directory))
+            })?;
+        Ok(directory.join(name))
+    }
+
+    /// The body of a file of one generic tile, with the file. `LimitExceeded` if that takes more memory than
+    /// the cache allows.
+    pub(crate) fn generic_file(&self, path: &Path) -> Result<(Arc<dyn Blob>, Vec<u8>)> {
+        let blob = self.engine.storage.open(path)?;
+        let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;
+        Ok((blob, body))
+    }
+}
+
+/// A missing enumeration makes the array incomplete, because the schema names it.
+fn missing(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => error.with_kind(ErrorKind::Missing).at(0),
+        _ => error,
+    }
+}

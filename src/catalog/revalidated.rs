@@ -1,0 +1,132 @@
+//! Values derived from directories, made again when these change.
+
+use super::time::now;
+use crate::engine::Engine;
+use crate::error::{ErrorKind, Result};
+use crate::runtime::hash::hash;
+use crate::runtime::lock::lock;
+use crate::runtime::single_flight::SingleFlight;
+use crate::storage::{RACY_WINDOW, RECHECK_AFTER};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// A value derived from some directories of the source.
+pub struct Revalidated<T> {
+    directories: Vec<PathBuf>,
+    /// Not locked while directories are read, which may wait for the network.
+    state: Mutex<State<T>>,
+    looking: SingleFlight,
+}
+
+struct State<T> {
+    known: Option<Known<T>>,
+    /// Looks at the directories before this do not count.
+    since: Option<Instant>,
+}
+
+struct Known<T> {
+    value: Arc<T>,
+    stamp: Stamp,
+    /// Whether every later change shows in the stamp.
+    settled: bool,
+    checked: Instant,
+}
+
+/// The state of directories: their versions, None for those that are missing.
+type Stamp = Vec<Option<(u64, u64, u64)>>;
+
+impl<T> Revalidated<T> {
+    /// A value of `directories`, not read yet. The first directory must exist.
+    pub fn new(directories: Vec<PathBuf>) -> Self {
+        Revalidated {
+            directories,
+            state: Mutex::new(State {
+                known: None,
+                since: None,
+            }),
+            looking: SingleFlight::default(),
+        }
+    }
+
+    /// The value, at most a tenth of a second old. If directories have changed, `read` makes it from the
+    /// value before. `prepare` is called before each look at the directories. `NotFound` if the first of them
+    /// is gone.
+    pub fn get(
+        &self,
+        engine: &Engine,
+        prepare: impl FnOnce() -> Result<()>,
+        read: impl FnOnce(Option<&T>) -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let look = || {
+            prepare()?;
+            self.look(engine, read)
+        };
+        self.looking.find_or_make(|| self.trusted(), look)
+    }
+
+    /// The value, if the last look is recent.
+    fn trusted(&self) -> Option<Arc<T>> {
+        let state = lock(&self.state);
+        let known = state.known.as_ref()?;
+        let counts = state.since.is_none_or(|since| known.checked >= since);
+        (counts && known.checked.elapsed() < RECHECK_AFTER).then(|| known.value.clone())
+    }
+
+    fn look(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
+        let (checked, read_at) = (Instant::now(), now());
+        let (stamp, newest) = self.stamp(engine)?;
+        let before = match &mut lock(&self.state).known {
+            Some(known) if known.settled && known.stamp == stamp => {
+                known.checked = checked;
+                return Ok(known.value.clone());
+            }
+            known => known.as_ref().map(|known| known.value.clone()),
+        };
+        let value = Arc::new(read(before.as_deref())?);
+        let known = Known {
+            value: value.clone(),
+            stamp,
+            settled: engine.storage.local().is_none()
+                || newest.saturating_add(RACY_WINDOW.as_millis() as u64) < read_at,
+            checked,
+        };
+        // Drops the value before after the lock is released.
+        let _before = lock(&self.state).known.replace(known);
+        Ok(value)
+    }
+
+    /// A number for the state of the directories that `value` was read from. None if they may have changed
+    /// unnoticed since.
+    pub fn state(&self, value: &Arc<T>) -> Option<u64> {
+        let state = lock(&self.state);
+        let known = state.known.as_ref()?;
+        (known.settled && Arc::ptr_eq(&known.value, value)).then(|| hash(&known.stamp))
+    }
+
+    /// Makes the next call look at the directories, however recent the last look is.
+    pub fn look_again(&self) {
+        lock(&self.state).since = Some(Instant::now());
+    }
+
+    /// The state of the directories, and the newest of their modification times.
+    fn stamp(&self, engine: &Engine) -> Result<(Stamp, u64)> {
+        engine.storage.will_list(&self.directories);
+        let first = self.directories.first().map(PathBuf::as_path);
+        let mut newest = 0;
+        let mut look = |path: &Path| match engine.storage.metadata(path) {
+            Ok(metadata) => {
+                newest = newest.max(metadata.mtime);
+                Ok(Some(metadata.version))
+            }
+            Err(e) if e.kind() == ErrorKind::NotFound && Some(path) != first => Ok(None),
+            Err(e) => Err(e),
+        };
+        let stamp = self
+            .directories
+            .iter()
+            .map(|path| look(path))
+            .collect::<Result<_>>()?;
+        Ok((stamp, newest))
+    }
+}

@@ -1,0 +1,199 @@
+//! What a reader sees in an array in a range of time.
+
+use super::commits::DeleteFile;
+use super::commits::Vacuum;
+use super::hidden::Hidden;
+use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile};
+use super::time::TimeRange;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::name::TimestampedName;
+use crate::fragment::Fragment;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+/// What a reader sees in an array in a range of time. Derived from a listing; never changes.
+pub struct Snapshot {
+    /// The listing.
+    pub listing: Arc<ArrayListing>,
+    /// The range of time.
+    pub times: TimeRange,
+    /// For each fragment of the listing, why it is not seen; None if it is seen.
+    pub hidden: Vec<Option<Hidden>>,
+    /// The first time after the end of the range at which a reader may see something else.
+    pub next: Option<u64>,
+    sparse: bool,
+    digest: OnceLock<u64>,
+}
+
+impl Snapshot {
+    /// What a reader of `times` sees of `listing`. `sparse` tells whether the schema in force is sparse.
+    pub fn new(listing: Arc<ArrayListing>, times: TimeRange, sparse: bool) -> Snapshot {
+        let vacuums: Vec<bool> = listing
+            .vacuums
+            .iter()
+            .map(|vacuum| counts(&vacuum.parsed, times, sparse))
+            .collect();
+        let hidden = listing
+            .fragments
+            .iter()
+            .map(|entry| hidden(entry, &listing.vacuums, &vacuums, times, sparse))
+            .collect();
+        let next = listing
+            .instants()
+            .into_iter()
+            .find(|&instant| instant > times.end);
+        Snapshot {
+            listing,
+            times,
+            hidden,
+            next,
+            sparse,
+            digest: OnceLock::new(),
+        }
+    }
+
+    /// A hash of the names of the fragments, commits, deletes and metadata that are seen.
+    pub fn digest(&self) -> u64 {
+        *self.digest.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            for entry in self.fragments() {
+                entry.name.hash(&mut hasher);
+            }
+            for commit in &self.listing.commits {
+                (&commit.name, commit.kind.extension()).hash(&mut hasher);
+            }
+            // The listing of a pin has them without their commits.
+            for file in self.deletes() {
+                file.name.hash(&mut hasher);
+            }
+            for file in self.metadata() {
+                file.path.hash(&mut hasher);
+            }
+            hasher.finish()
+        })
+    }
+
+    /// The file of the schema in force. The start of the range does not restrict schemas.
+    pub fn schema_file(&self) -> Option<&SchemaFile> {
+        self.listing.schema_at(self.times.end)
+    }
+
+    /// The fragments that are seen, in reading order: later ones are newer.
+    pub fn fragments(&self) -> impl DoubleEndedIterator<Item = &FragmentEntry> {
+        let entries = self.listing.fragments.iter().zip(&self.hidden);
+        entries
+            .filter(|(_, hidden)| hidden.is_none())
+            .map(|(entry, _)| entry)
+    }
+
+    /// [`Snapshot::fragments`] without the names of their directories.
+    pub fn fragment_list(&self) -> Vec<Arc<Fragment>> {
+        self.fragments().map(|entry| entry.fragment.clone()).collect()
+    }
+
+    /// The newest timestamp of the schema, fragments and deletes that are seen, in milliseconds.
+    pub fn mtime(&self) -> u64 {
+        let schema = self.schema_file().map(|file| file.timestamps.1);
+        let fragments = self.fragments().map(|entry| entry.fragment.name.timestamps.1);
+        let deletes = self.deletes().map(|file| file.parsed.timestamps.1);
+        fragments.chain(deletes).chain(schema).max().unwrap_or(0)
+    }
+
+    /// The delete and update files in force, oldest first.
+    pub fn deletes(&self) -> impl Iterator<Item = &DeleteFile> {
+        let deletes = self.listing.deletes.iter();
+        deletes.filter(|file| self.times.covers(file.parsed.timestamps))
+    }
+
+    /// The files of metadata in force, oldest first.
+    pub fn metadata(&self) -> impl Iterator<Item = &MetadataFile> {
+        self.listing.metadata.at(self.times)
+    }
+
+    /// The fragments of which a part was written in the range of time, but which are not seen, because they
+    /// do not keep when each of their cells was written; what they were consolidated from was vacuumed.
+    pub fn incomplete(&self) -> impl Iterator<Item = &FragmentEntry> {
+        self.emptied().into_iter().filter(|entry| {
+            let stamps = entry.fragment.name.timestamps;
+            self.times.meets(stamps) && !self.times.covers(stamps)
+        })
+    }
+
+    /// The consolidated fragments that a reader sees whole or not at all, and that have replaced others for
+    /// good, at any time. While their vacuum file is there, so are the others.
+    pub fn emptied(&self) -> Vec<&FragmentEntry> {
+        let vacuums = self.listing.vacuums.iter();
+        let stems: HashSet<&str> = vacuums.map(|vacuum| &*vacuum.stem).collect();
+        let entries = self.listing.fragments.iter().filter(|entry| {
+            let name = &entry.fragment.name;
+            let whole = !self.sparse || name.name_version < 15;
+            let consolidated = name.timestamps.0 < name.timestamps.1 && entry.uncommitted.is_none();
+            whole && consolidated && !stems.contains(&*entry.name)
+        });
+        entries.collect()
+    }
+
+    /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is
+    /// missing that should be listed by `now`, in milliseconds since the Unix epoch.
+    pub fn check_complete(&self, now: u64) -> Result<()> {
+        if let Some(damage) = &self.listing.damage {
+            return Err(damage.clone());
+        }
+        let missing = self.listing.missing.iter();
+        match missing
+            .filter(|missing| missing.expected_until < now)
+            .map(|missing| &missing.name)
+            .filter(|name| self.times.covers(name.timestamps))
+            .min_by_key(|name| name.timestamps)
+        {
+            None => Ok(()),
+            Some(name) => {
+                let (start, end) = name.timestamps;
+                let uuid = String::from_utf8_lossy(&name.uuid);
+                let message = format!("fragment {uuid} of {start} to {end} is committed but missing");
+                Err(Error::new(ErrorKind::Missing, message).at(0))
+            }
+        }
+    }
+}
+
+/// Whether a reader uses a fragment or vacuum file of this name. In a sparse array, any overlap of the time
+/// ranges is enough from version 15 on, because cells with different timestamps carry their own. Otherwise
+/// the reader's range must contain the file's.
+pub(super) fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> bool {
+    if sparse && name.name_version >= 15 {
+        times.meets(name.timestamps)
+    } else {
+        times.covers(name.timestamps)
+    }
+}
+
+fn hidden(
+    entry: &FragmentEntry,
+    vacuums: &[Vacuum],
+    in_force: &[bool],
+    times: TimeRange,
+    sparse: bool,
+) -> Option<Hidden> {
+    if let Some(uncommitted) = &entry.uncommitted {
+        return Some(uncommitted.clone());
+    }
+    let mut listed = entry.vacuums.iter().rev();
+    let by = listed.find(|&&i| in_force[i]);
+    if let Some(&by) = by {
+        return Some(Hidden::Vacuumed {
+            by: vacuums[by].stem.clone(),
+        });
+    }
+    let name = &entry.fragment.name;
+    if counts(name, times, sparse) {
+        return None;
+    }
+    let (start, end) = name.timestamps;
+    let past = end < times.start || end <= times.end && start < times.start;
+    Some(match past {
+        true => Hidden::Past((start, end)),
+        false => Hidden::Future((start, end)),
+    })
+}

@@ -1,0 +1,173 @@
+//! Opens a source; tells arrays, groups and plain directories apart.
+
+use super::Array;
+use crate::engine::Engine;
+use crate::error::{ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::fragment::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
+use crate::runtime::stats::Stats;
+use crate::storage::location::Location;
+#[cfg(feature = "remote")]
+use crate::storage::remote::{
+    RemoteSettings, RemoteStorage,
+    store::{self, StoreOptions},
+};
+use crate::storage::{EntryType, LocalStorage, Storage};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+#[cfg(feature = "remote")]
+use std::time::Duration;
+
+/// Options for opening a source.
+///
+/// ```
+/// use tiledbfs::{Source, SourceOptions};
+///
+/// let mut options = SourceOptions::default();
+/// options.cache_size = 64 << 20;
+/// let source = Source::open("tests/data/sample", &options)?;
+/// # Ok::<(), tiledbfs::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SourceOptions {
+    /// The size of the cache of decoded data, in bytes; 256 MiB by default.
+    pub cache_size: u64,
+    /// Keys of encrypted arrays, by path relative to the source; the empty path is the source itself. A key
+    /// applies to the array at its path and to all below. Of several keys, the longest path counts.
+    pub keys: Vec<(PathBuf, EncryptionKey)>,
+    /// Whether symbolic links that lead out of a local source are followed.
+    pub follow_symlinks: bool,
+    /// Options for object stores.
+    #[cfg(feature = "remote")]
+    pub store: StoreOptions,
+}
+
+impl Default for SourceOptions {
+    fn default() -> Self {
+        SourceOptions {
+            cache_size: 256 << 20,
+            keys: Vec::new(),
+            follow_symlinks: false,
+            #[cfg(feature = "remote")]
+            store: StoreOptions::default(),
+        }
+    }
+}
+
+/// A directory, or a prefix in an object store, that contains arrays. They share a cache.
+pub struct Source(pub(crate) Arc<Engine>);
+
+impl Source {
+    /// Opens a local path, or with the feature `remote` a URL such as `s3://bucket/prefix`. Listings of an
+    /// object store are cached for a minute. Reads no array.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is nothing, `Unsupported` for a URL without the feature, `InvalidInput` for a URL
+    /// that contains credentials or has no bucket. Also fails if the store does not answer.
+    pub fn open(location: impl AsRef<OsStr>, options: &SourceOptions) -> Result<Source> {
+        let stats: Arc<Stats> = Arc::default();
+        let storage: Arc<dyn Storage> = match Location::parse(location.as_ref())? {
+            Location::Local(path) => {
+                Arc::new(LocalStorage::new(&path, options.follow_symlinks, stats.clone())?)
+            }
+            #[cfg(feature = "remote")]
+            Location::Remote(url) => {
+                let settings = RemoteSettings {
+                    refresh: Some(Duration::from_secs(60)),
+                    disk_cache: None,
+                    stats: stats.clone(),
+                };
+                RemoteStorage::open(store::open(&url, &options.store, stats.clone())?, settings)?
+            }
+            #[cfg(not(feature = "remote"))]
+            Location::Remote(_) => return Err(crate::storage::location::without_stores()),
+        };
+        let keys = options.keys.clone();
+        Ok(Source(Arc::new(Engine::new(
+            storage,
+            options.cache_size,
+            keys,
+            stats,
+        ))))
+    }
+
+    /// The array at `path`, relative to the source; empty for the source itself. Reads nothing: if there is
+    /// no array, opening a view fails.
+    pub fn array(&self, path: impl Into<PathBuf>) -> Arc<Array> {
+        Arc::new(Array::new(self.0.clone(), path.into()))
+    }
+}
+
+impl Array {
+    /// The array at a local path or URL, opened like [`Source::open`] with default options.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Source::open`].
+    pub fn open(location: impl AsRef<OsStr>) -> Result<Arc<Array>> {
+        Ok(Source::open(location, &SourceOptions::default())?.array(""))
+    }
+}
+
+/// The directory of a group's details.
+pub const GROUP_DIRECTORY: &str = "__group";
+
+/// The marker of a group.
+const GROUP_FILE: &str = "__tiledb_group.tdb";
+
+/// The kind of a directory.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum ObjectKind {
+    Array,
+    Group,
+    Directory,
+}
+
+/// Whether the directory at `path` is an array, a group or neither. A failure to read it is an error, so that
+/// an array never looks like a plain directory.
+pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
+    let is = |name: &str, wanted: EntryType| match engine.storage.metadata(&path.join(name)) {
+        Ok(metadata) => Ok(metadata.entry_type == wanted),
+        Err(e) => match e.kind() {
+            // Entries without access permission count as missing.
+            ErrorKind::Io(code) if ![libc::EACCES, libc::EPERM, libc::ELOOP].contains(&code) => Err(e),
+            _ => Ok(false),
+        },
+    };
+    if is(SCHEMA_DIRECTORY, EntryType::Directory)? || is(LEGACY_SCHEMA, EntryType::File)? {
+        return Ok(ObjectKind::Array);
+    }
+    if is(GROUP_DIRECTORY, EntryType::Directory)? || is(GROUP_FILE, EntryType::File)? {
+        return Ok(ObjectKind::Group);
+    }
+    engine.storage.metadata(path)?;
+    Ok(ObjectKind::Directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::time::TimeRange;
+
+    #[test]
+    fn arrays_of_a_source_are_found_by_their_paths() {
+        let source = Source::open("tests/data/sample", &SourceOptions::default()).unwrap();
+        let view = source.array("weather").at(TimeRange::ALL).open().unwrap();
+        assert_eq!(view.shape().unwrap(), [365, 6]);
+        let fragments = view.fragments();
+        let cells = fragments[1].field("temperature").unwrap();
+        assert_eq!(cells.count(), fragments[1].outline().unwrap().cells);
+        assert_eq!(
+            fragments[1].field("none").err().map(|e| e.kind()),
+            Some(ErrorKind::NotFound)
+        );
+        assert!(source.array("none").at(TimeRange::ALL).open().is_err());
+        let missing = Source::open("tests/data/none", &SourceOptions::default());
+        assert_eq!(missing.err().map(|e| e.kind()), Some(ErrorKind::NotFound));
+    }
+}

@@ -1,0 +1,238 @@
+//! `view.json`: what a view shows.
+//!
+//! The length of the document follows from names and the schema alone, so that `stat` opens no fragment. A
+//! value that depends on fragments has room for the longest possible text, and is padded with blanks.
+
+use super::{Json, object, render, value};
+use crate::catalog::snapshot::Snapshot;
+use crate::catalog::time::TimeRange;
+use crate::error::{Error, Result};
+use crate::export::metadata::Metadata;
+use crate::export::{Export, Options, names_with_labels};
+use crate::format::enums::Layout;
+use crate::query::{Role, View};
+use crate::tree::times;
+
+/// The most characters of an error that are shown.
+const ERROR: usize = 240;
+
+/// The most characters of a reason why an image export is absent. A view may have a thousand such exports.
+const IMAGE_REASON: usize = 80;
+
+/// The most characters of a reason why an export leaves a field out.
+const FIELD_REASON: usize = 160;
+/// The document of a view of `times` whose schema cannot be read because of `error`: most is unknown.
+pub fn unreadable_view_json(snapshot: &Snapshot, times: Option<TimeRange>, error: &Error) -> Vec<u8> {
+    let deletes = snapshot.deletes().map(|file| file.name.clone());
+    render(&object!({
+        "time_range": time_range(times),
+        "schema": snapshot.schema_file().map(|file| file.name.clone()),
+        "dense": Json::Null,
+        "order": Json::Null,
+        "region": Json::Null,
+        "shape": Json::Null,
+        "cells": Json::Null,
+        "error": plain(&error.to_string()),
+        "fragments": Json::Null,
+        "deletes": deletes.collect::<Json>(),
+        "fields": Json::Null,
+        "exports": Json::Null,
+        "pin": Json::Null,
+        "incomplete": incomplete(snapshot),
+        "left_out": Json::Null,
+    }))
+}
+
+/// The names of the fragments that would be seen in part, if their parts were known.
+fn incomplete(snapshot: &Snapshot) -> Json {
+    snapshot.incomplete().map(|entry| entry.name.clone()).collect()
+}
+
+/// Start and end in milliseconds; null where open.
+fn time_range(times: Option<TimeRange>) -> [Option<u64>; 2] {
+    [
+        times.map(|times| times.start).filter(|&start| start > 0),
+        times.map(|times| times.end).filter(|&end| end < u64::MAX),
+    ]
+}
+
+/// What is known only from fragments.
+struct Facts {
+    region: Json,
+    shape: Result<Vec<u64>>,
+    cells: Json,
+    error: Json,
+    exports: Json,
+}
+
+/// The document. `options` say which exports exist.
+pub fn view_json(view: &View, options: &Options) -> Vec<u8> {
+    let mut text = render(&document(view, &known(view, options)));
+    let longest = render(&document(view, &longest(view))).len();
+    text.pop();
+    text.resize((longest - 1).max(text.len()), b' ');
+    text.push(b'\n');
+    text
+}
+
+fn known(view: &View, options: &Options) -> Facts {
+    let dimensions = &view.schema().dimensions;
+    let region = view.region();
+    let (shape, cells) = (view.shape(), view.count());
+    let error = [region.as_ref().err(), shape.as_ref().err(), cells.as_ref().err()];
+    let error = error.into_iter().flatten().next();
+    let names = names_with_labels(view);
+    let exports = Export::all(view).into_iter();
+    Facts {
+        error: error.map(|error| plain(&error.to_string())).into(),
+        region: match &region {
+            Ok(Some(rect)) => value::rect(dimensions, rect),
+            _ => Json::Null,
+        },
+        cells: cells.ok().into(),
+        shape,
+        exports: exports
+            .map(|one| {
+                let absent = one.absent(view, options);
+                let left_out = left_out(view, &one, &absent);
+                export(&one, absent, left_out, &names)
+            })
+            .collect(),
+    }
+}
+
+/// The fields that an export leaves out, and why, as far as that is known.
+fn left_out(view: &View, export: &Export, absent: &Result<Option<String>>) -> Vec<(usize, String)> {
+    match absent {
+        // Whoever reads the export is told the error.
+        Ok(None) => export.left_out(view).unwrap_or_else(|_| Vec::new()),
+        _ => Vec::new(),
+    }
+}
+
+/// The path of an export, and an object that tells whether it exists and why not, and the fields that it
+/// leaves out. `exists` is null if that is unknown because of an error.
+fn export(
+    export: &Export,
+    absent: Result<Option<String>>,
+    left_out: Vec<(usize, String)>,
+    names: &[String],
+) -> (String, Json) {
+    let most = match export {
+        Export::Image(..) => IMAGE_REASON,
+        _ => ERROR,
+    };
+    let reason_of = |text: &str| {
+        let mut text = plain(text);
+        text.truncate(most);
+        text.into()
+    };
+    let (exists, reason) = match absent {
+        Ok(None) => (true.into(), Json::Null),
+        Ok(Some(reason)) => (false.into(), reason_of(&reason)),
+        Err(error) => (Json::Null, reason_of(&error.to_string())),
+    };
+    let left_out = left_out.into_iter().filter_map(|(field, reason)| {
+        let mut reason = plain(&reason);
+        reason.truncate(FIELD_REASON);
+        Some((names.get(field)?.clone(), reason.into()))
+    });
+    (
+        export.path(),
+        object!({"exists": exists, "reason": reason, "left_out": left_out.collect::<Json>()}),
+    )
+}
+
+/// The facts whose text is longest.
+fn longest(view: &View) -> Facts {
+    let dimensions = view.schema().dimensions.len();
+    let (axes, region) = match view.is_dense() {
+        true => (dimensions, Json::Array(vec![[i64::MIN; 2].into(); dimensions])),
+        false => (1, Json::Null),
+    };
+    let names = names_with_labels(view);
+    // An export that does not exist leaves nothing out.
+    let longest_of = |one: Export| {
+        let fields = one.may_leave_out(view);
+        let left_out = fields.into_iter().map(|field| (field, "x".repeat(FIELD_REASON)));
+        export(&one, Ok(Some("x".repeat(ERROR))), left_out.collect(), &names)
+    };
+    let exports = Export::all(view).into_iter();
+    Facts {
+        region,
+        shape: Ok(vec![u64::MAX; axes]),
+        cells: u64::MAX.into(),
+        error: "x".repeat(ERROR).into(),
+        exports: exports.map(longest_of).collect(),
+    }
+}
+
+/// The keys of metadata that no export shows although they are meant for one, and why.
+fn left_out_metadata(view: &View) -> Json {
+    let one = |key: &[u8], reason: &str| object!({"what": value::name(key), "reason": reason});
+    match Metadata::of(view) {
+        Ok(metadata) => {
+            let pairs = metadata.left_out.iter();
+            pairs.map(|(key, reason)| one(key, reason)).collect()
+        }
+        Err(error) => [one(b"__meta", &plain(&error.to_string()))].into_iter().collect(),
+    }
+}
+
+/// `error` with only such characters as take one byte each in JSON.
+fn plain(error: &str) -> String {
+    let plain = |c: char| match c {
+        '"' | '`' => '\'',
+        '\\' => '/',
+        c if c.is_ascii() && !c.is_ascii_control() => c,
+        _ => '?',
+    };
+    error.chars().map(plain).take(ERROR).collect()
+}
+
+fn document(view: &View, facts: &Facts) -> Json {
+    let (snapshot, schema) = (view.snapshot(), view.schema());
+    let order = match (view.is_dense(), schema.cell_order) {
+        (true, _) => "row-major",
+        (false, Layout::Hilbert) => "hilbert",
+        (false, _) => "global",
+    };
+    let shape = |axis: Option<usize>| match (&facts.shape, axis) {
+        (Err(_), _) => Json::Null,
+        (Ok(shape), None) => shape.iter().copied().collect(),
+        (Ok(shape), Some(axis)) => shape.get(axis).map_or(Json::Null, |&len| [len].into()),
+    };
+    let fields = view.fields().iter().map(|field| {
+        let (role, axis) = match field.role {
+            Role::Dimension(i) => ("dimension", view.is_dense().then_some(i)),
+            Role::Attribute(_) => ("attribute", None),
+        };
+        object!({
+            "name": value::name(&field.name),
+            "role": role,
+            "datatype": field.datatype.name(),
+            "cell_val_num": value::cell_val_num(field.cell_val_num),
+            "nullable": field.nullable,
+            "shape": shape(axis),
+        })
+    });
+    let deletes = snapshot.deletes().map(|file| file.name.clone());
+    let fragments = snapshot.fragments().map(|entry| entry.name.clone());
+    object!({
+        "time_range": time_range(view.times()),
+        "schema": view.schema_file().name.clone(),
+        "dense": view.is_dense(),
+        "order": order,
+        "region": facts.region.clone(),
+        "shape": shape(None),
+        "cells": facts.cells.clone(),
+        "error": facts.error.clone(),
+        "fragments": fragments.collect::<Json>(),
+        "deletes": deletes.collect::<Json>(),
+        "fields": fields.collect::<Json>(),
+        "exports": facts.exports.clone(),
+        "pin": view.pin().map(times::pin_name),
+        "incomplete": incomplete(snapshot),
+        "left_out": left_out_metadata(view),
+    })
+}

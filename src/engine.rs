@@ -1,0 +1,262 @@
+//! The shared state of an opened source: storage, cache, open files, keys, counters.
+
+use crate::error::{ErrorKind, Result};
+use crate::filter::EncryptionKey;
+use crate::filter::generic::GenericTile;
+use crate::runtime::cache::ChunkCache;
+use crate::runtime::lock::lock;
+use crate::runtime::pinned::{AllPinned, Pinned};
+use crate::runtime::stats::Stats;
+use crate::runtime::work::Work;
+use crate::storage::{Blob, OpenFileCache, SteadyStorage, Storage};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// Approximate bytes of fragment metadata kept in memory.
+const MAX_KEPT_METADATA: u64 = 24 << 20;
+
+/// The shortest time between two repeated listings of directories because something is missing.
+const RELIST_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A cell whose content can be read again.
+pub trait Kept: Send + Sync {
+    /// Drops the content and returns it.
+    fn take(&self) -> Option<Arc<dyn Any + Send + Sync>>;
+}
+
+impl<T: Send + Sync + 'static> Kept for Mutex<Option<Arc<T>>> {
+    fn take(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(lock(self).take()?)
+    }
+}
+
+/// The fragments with metadata in memory, in the order in which it was read, each with its bytes.
+#[derive(Default)]
+struct KeptFragments {
+    fragments: VecDeque<(Weak<dyn Kept>, u64)>,
+    bytes: u64,
+}
+
+/// The shared state of an opened source.
+pub struct Engine {
+    /// The files.
+    pub storage: Arc<dyn Storage>,
+    /// Decoded chunks.
+    pub cache: Arc<ChunkCache>,
+    /// Counters.
+    pub stats: Arc<Stats>,
+    /// The long jobs that are running.
+    pub work: Arc<Work>,
+    keys: Arc<[(PathBuf, EncryptionKey)]>,
+    /// The time as of which everything is read, in milliseconds since the Unix epoch; None for the present.
+    at: Option<u64>,
+    /// The open files of `storage`.
+    files: Arc<OpenFileCache>,
+    /// Whether users read who may not read everything; for all engines of a source.
+    guarded: Arc<AtomicBool>,
+    /// None where names are not watched.
+    steady: Option<Arc<SteadyStorage>>,
+    fragments: Arc<Mutex<KeptFragments>>,
+    objects: RandomState,
+    /// When a directory was last listed again because something was missing.
+    listed_anew: Mutex<Option<Instant>>,
+    pinned: AllPinned,
+}
+
+impl Engine {
+    /// An engine over `storage`; `keys` as in [`crate::tree::Options`].
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        cache_size: u64,
+        keys: Vec<(PathBuf, EncryptionKey)>,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let files = Arc::new(OpenFileCache::new(storage, stats.clone()));
+        let cache = Arc::new(ChunkCache::new(cache_size, stats.clone()));
+        files.share(cache.clone());
+        Engine {
+            storage: files.clone(),
+            cache,
+            stats,
+            work: Arc::default(),
+            keys: keys.into(),
+            at: None,
+            files,
+            guarded: Arc::default(),
+            steady: None,
+            fragments: Arc::default(),
+            objects: RandomState::new(),
+            listed_anew: Mutex::default(),
+            pinned: AllPinned::default(),
+        }
+    }
+
+    /// This engine, reading as of a time in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn fixed_at(self, at: Option<u64>) -> Self {
+        Engine { at, ..self }
+    }
+
+    /// The switch by which all engines of the source learn that users read who may not read everything.
+    pub fn guarded(&self) -> &Arc<AtomicBool> {
+        &self.guarded
+    }
+
+    fn is_guarded(&self) -> bool {
+        self.guarded.load(Ordering::Relaxed) && self.storage.local().is_some()
+    }
+
+    /// The engine for one object, an array, a group or a directory. If guarded, an engine of its own: what it
+    /// remembers comes from the files to which the paths lead as long as it is not [stale](Engine::is_stale),
+    /// and no other engine finds it in the cache. Otherwise this one.
+    #[must_use]
+    pub fn for_object(self: &Arc<Self>) -> Arc<Engine> {
+        if !self.is_guarded() {
+            return self.clone();
+        }
+        let steady = Arc::new(SteadyStorage::new(self.files.clone()));
+        Arc::new(Engine {
+            storage: steady.clone(),
+            cache: self.cache.clone(),
+            stats: self.stats.clone(),
+            work: self.work.clone(),
+            keys: self.keys.clone(),
+            at: self.at,
+            files: self.files.clone(),
+            guarded: self.guarded.clone(),
+            steady: Some(steady),
+            fragments: self.fragments.clone(),
+            objects: RandomState::new(),
+            listed_anew: Mutex::default(),
+            pinned: AllPinned::default(),
+        })
+    }
+
+    /// Whether the object of this engine has to be opened anew, because names were exchanged below it.
+    pub fn is_stale(&self) -> bool {
+        match &self.steady {
+            Some(steady) => steady.is_stale(),
+            None => self.is_guarded(),
+        }
+    }
+
+    /// Tells what it remembers from what other engines do; 0 where names are not watched.
+    pub fn generation(&self) -> u64 {
+        self.steady.as_ref().map_or(0, |_| self.number(&()))
+    }
+
+    /// The time as of which everything is read, in milliseconds since the Unix epoch; None for the present.
+    pub fn at(&self) -> Option<u64> {
+        self.at
+    }
+
+    /// The end of what readers see, in milliseconds since the Unix epoch.
+    pub fn now(&self) -> u64 {
+        self.at.unwrap_or_else(crate::catalog::time::now)
+    }
+
+    /// The key for the array or group at `path`: that of the longest path that is `path` or one of its
+    /// ancestors.
+    pub fn key_for(&self, path: &Path) -> Option<&EncryptionKey> {
+        self.keys
+            .iter()
+            .filter(|(prefix, _)| path.starts_with(prefix))
+            .max_by_key(|(prefix, _)| prefix.components().count())
+            .map(|(_, key)| key)
+    }
+
+    /// Opens a file that never changes once it exists, or returns it from the open files. If the file has
+    /// changed nevertheless, it is opened again.
+    pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+        let blob = self.files.open_cached(path, self.steady.is_some())?;
+        if let Some(steady) = &self.steady {
+            steady.meet(path, blob.version().0)?;
+        }
+        Ok(blob)
+    }
+
+    /// Decodes the whole generic tile at `offset`. `LimitExceeded` if that takes more memory than the cache
+    /// allows.
+    pub fn generic_tile(
+        &self,
+        blob: &dyn Blob,
+        offset: u64,
+        key: Option<&EncryptionKey>,
+    ) -> Result<(GenericTile, Vec<u8>)> {
+        /// The offset of the size in the header.
+        const SIZE_OFFSET: u64 = 12;
+        let tile = GenericTile::read_header(blob, offset, key)?;
+        let check = self.cache.check_size(tile.size);
+        check.map_err(|e| e.at(offset + SIZE_OFFSET).in_file(blob.display()))?;
+        let body = tile.decode_within(blob, tile.size)?;
+        Ok((tile, body))
+    }
+
+    /// Makes the next access list `directory` again, because something is missing in it. Only if the storage
+    /// caches listings, and at most once a second. Returns whether it did.
+    pub fn list_anew(&self, directory: &Path) -> bool {
+        let mut last = lock(&self.listed_anew);
+        if !self.storage.is_remote() || last.is_some_and(|last| last.elapsed() < RELIST_INTERVAL) {
+            return false;
+        }
+        *last = Some(Instant::now());
+        drop(last);
+        self.storage.forget(directory);
+        true
+    }
+
+    /// Calls `read`, which reads the fragment at `directory`. If a file is missing, lists the directory again
+    /// and calls `read` once more.
+    pub fn read_fragment<T>(&self, directory: &Path, read: impl Fn() -> Result<T>) -> Result<T> {
+        match read() {
+            Err(e) if e.kind() == ErrorKind::NotFound && self.list_anew(directory) => read(),
+            result => result,
+        }
+    }
+
+    /// Closes the cached open files below `path`.
+    pub fn close_below(&self, path: &Path) {
+        self.files.close(|file| file.starts_with(path));
+    }
+
+    /// The cache's number for object `number` of a file: 64 bits of a keyed hash, so that no file can provoke
+    /// a collision. It differs for each state of the file, so that chunks of two states never mix.
+    pub fn object(&self, blob: &dyn Blob, number: u64) -> u64 {
+        self.objects.hash_one((blob.display(), blob.version(), number))
+    }
+
+    /// The cache's number for something derived from the source: 64 bits of a keyed hash. `name` must contain
+    /// the state that it is derived from.
+    pub fn number(&self, name: &impl Hash) -> u64 {
+        self.objects.hash_one(name)
+    }
+
+    /// Pins a text: see [`AllPinned::pin`].
+    pub fn pin(&self, number: u64, text: Arc<Vec<u8>>) -> Result<Arc<Pinned>> {
+        self.pinned.pin(&self.cache, number, text)
+    }
+
+    /// Notes that the metadata of a fragment, `bytes` bytes, was put into `cell`, and drops the metadata that
+    /// was read longest ago.
+    pub fn keep_fragment(&self, cell: &Arc<impl Kept + 'static>, bytes: u64) {
+        let mut kept = lock(&self.fragments);
+        let cell: Arc<dyn Kept> = cell.clone();
+        kept.fragments.push_back((Arc::downgrade(&cell), bytes));
+        kept.bytes = kept.bytes.saturating_add(bytes);
+        let mut let_go = Vec::new();
+        while kept.bytes > MAX_KEPT_METADATA && kept.fragments.len() > 1 {
+            let Some((cell, bytes)) = kept.fragments.pop_front() else {
+                break;
+            };
+            kept.bytes = kept.bytes.saturating_sub(bytes);
+            let_go.push(cell.upgrade().and_then(|cell| cell.take()));
+        }
+        drop(kept);
+        drop(let_go);
+    }
+}

@@ -1,0 +1,209 @@
+//! The cells of one field in order: of a fragment as stored, or of a view as a reader gets them.
+
+use super::column::{Column, Content, OpenColumn};
+use super::field::StoredField;
+use super::field_files::overflow;
+use super::info::FragmentInfo;
+use crate::bytes::{Bytes, Keep, Output};
+use crate::error::{Error, Result};
+use crate::runtime::lock::get_or_make;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// The cells of one field, as up to three seekable sequences of bytes: the values; the start of each
+/// var-sized cell and the end of the last (little-endian u64); one byte of validity per cell.
+pub trait Cells: Send + Sync {
+    /// Number of cells.
+    fn count(&self) -> u64;
+
+    /// Bytes of a cell; None if cells are var-sized.
+    fn cell_size(&self) -> Option<u64>;
+
+    /// Bytes of `content`.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored has to be read for it and cannot be.
+    fn len(&self, content: Content) -> Result<u64>;
+
+    /// Appends the bytes in `range` of `content`, clipped at its end.
+    ///
+    /// # Errors
+    ///
+    /// If what is stored cannot be read or decoded.
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()>;
+}
+
+impl dyn Cells + '_ {
+    /// The values of fixed-size cells.
+    ///
+    /// # Errors
+    ///
+    /// `Internal` if there are fewer cells; fails if what is stored cannot be read or decoded.
+    pub fn values(&self, cells: Range<u64>) -> Result<Output> {
+        Output::of(|out| self.append(Content::Data, cells, out))
+    }
+
+    /// The validity of cells, one byte each: 0 = null.
+    ///
+    /// # Errors
+    ///
+    /// Those of `values`.
+    pub fn validity(&self, cells: Range<u64>) -> Result<Output> {
+        Output::of(|out| self.append(Content::Validity, cells, out))
+    }
+
+    /// The start of each of some var-sized cells in the bytes of values, and the end of the last.
+    ///
+    /// # Errors
+    ///
+    /// Those of `values`.
+    pub fn starts(&self, cells: Range<u64>) -> Result<Vec<u64>> {
+        self.starts_kept(cells, None)
+    }
+
+    /// [`starts`](Self::starts), whose chunks are cached as `keep` says: see [`Output::keep`].
+    pub(crate) fn starts_kept(&self, cells: Range<u64>, keep: Option<Keep>) -> Result<Vec<u64>> {
+        let mut out = Output::keeping(keep);
+        self.append(Content::Offsets, cells.start..cells.end + 1, &mut out)?;
+        let entries = out.as_chunks::<8>().0.iter();
+        Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
+    }
+
+    /// The start of one var-sized cell in the bytes of values; of the cell behind the last, their end.
+    pub(crate) fn start(&self, cell: u64) -> Result<u64> {
+        let starts = self.starts(cell..cell)?;
+        let start = starts.first().copied();
+        start.ok_or_else(|| Error::internal(format!("cell {cell} has no start")))
+    }
+
+    /// The values of var-sized cells, concatenated, after the start of each and the end of the last in them.
+    ///
+    /// # Errors
+    ///
+    /// Those of `values`.
+    pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
+        let mut starts = self.starts(cells)?;
+        let values = Output::of(|out| self.between(&starts, out))?;
+        if let Some(&first) = starts.first() {
+            starts.iter_mut().for_each(|start| *start -= first);
+        }
+        Ok((starts, values.into()))
+    }
+
+    /// Appends the values of var-sized cells to `out`, given what [`starts`](Self::starts) returned for them.
+    pub(crate) fn between(&self, starts: &[u64], out: &mut Output) -> Result<()> {
+        let (Some(&first), Some(&end)) = (starts.first(), starts.last()) else {
+            return Err(Error::internal("cells without a start"));
+        };
+        self.append_bytes(Content::Data, first..end, out)
+    }
+
+    /// Appends entries of `content` to `out`: fixed-size values, offsets, or validity bytes. An error if
+    /// there are fewer.
+    pub(crate) fn append(&self, content: Content, entries: Range<u64>, out: &mut Output) -> Result<()> {
+        let size = match content {
+            Content::Data => self.cell_size().unwrap_or(1),
+            Content::Offsets => 8,
+            Content::Validity => 1,
+        };
+        self.append_bytes(content, bytes_of(&entries, size)?, out)
+    }
+
+    /// Appends the bytes in `bytes` of `content` to `out`; an error if there are fewer.
+    pub(crate) fn append_bytes(&self, content: Content, bytes: Range<u64>, out: &mut Output) -> Result<()> {
+        let wanted = bytes.end - bytes.start;
+        let before = out.len();
+        self.read(content, bytes, out)?;
+        match (out.len() - before) as u64 {
+            found if found == wanted => Ok(()),
+            found => Err(Error::internal(format!(
+                "read {found} bytes of {content:?}, expected {wanted}"
+            ))),
+        }
+    }
+}
+
+/// The bytes of entries of `size` bytes each.
+fn bytes_of(entries: &Range<u64>, size: u64) -> Result<Range<u64>> {
+    let end = entries.end.checked_mul(size).ok_or_else(overflow)?;
+    Ok(entries.start * size..end)
+}
+
+/// The cells of a field of a fragment in the order on disk. Files are opened by their first read, and stay
+/// open unless [`FragmentCells::holding`] says otherwise.
+pub struct FragmentCells {
+    column: Column,
+    count: u64,
+    stays: Option<Content>,
+    open: [OnceLock<Box<OpenColumn>>; 3],
+}
+
+impl FragmentCells {
+    /// The cells of `field`, one of `info.fields`.
+    pub fn new(info: Arc<FragmentInfo>, field: StoredField) -> Self {
+        FragmentCells {
+            count: info.geometry.cell_num,
+            column: Column::new(info, field),
+            stays: None,
+            open: Default::default(),
+        }
+    }
+
+    /// These cells with or without files held open: see [`Column::holding`].
+    #[must_use]
+    pub fn holding(self, hold: bool) -> Self {
+        FragmentCells {
+            column: self.column.holding(hold),
+            ..self
+        }
+    }
+
+    /// These cells with the chunks of `content` cached as [`Keep::Staying`], because it will be read again.
+    #[must_use]
+    pub fn staying(self, content: Option<Content>) -> Self {
+        FragmentCells {
+            stays: content,
+            ..self
+        }
+    }
+
+    /// The field.
+    pub fn field(&self) -> &StoredField {
+        self.column.field()
+    }
+
+    fn opened(&self, content: Content) -> Result<&OpenColumn> {
+        let [data, offsets, validity] = &self.open;
+        let cell = match content {
+            Content::Data => data,
+            Content::Offsets => offsets,
+            Content::Validity => validity,
+        };
+        get_or_make(cell, || self.column.open(content, None).map(Box::new)).map(|open| &**open)
+    }
+}
+
+impl Cells for FragmentCells {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        self.column.field().cell_size()
+    }
+
+    fn len(&self, content: Content) -> Result<u64> {
+        self.column.len(content, None)
+    }
+
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let open = self.opened(content)?;
+        let range = range.start.min(open.len())..range.end.min(open.len());
+        // With very many fragments read in turns, a chunk is needed again later, so it must not pass.
+        match self.column.holds() && self.stays != Some(content) {
+            true => open.read(range, out),
+            false => out.kept(Keep::Staying, |out| open.read(range, out)),
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The sections of a fragment's metadata, across format versions.
+
+use super::info::FragmentInfo;
+use super::tile_list::TileListKey;
+use crate::error::{Error, Result};
+use crate::format::body::Body;
+use crate::format::fragment::sections::{parse_fragment_statistics, parse_processed_conditions};
+use crate::format::fragment::{Boxes, FragmentStatistics, RTree};
+use crate::storage::Blob;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The R-tree of a fragment.
+pub struct StoredRTree {
+    /// Children per node; None in versions 1 and 2, which have only the MBRs of tiles.
+    pub fanout: Option<u32>,
+    /// Root first, leaves last; empty for a dense fragment.
+    pub levels: Vec<Boxes>,
+    /// The bytes that the boxes are in.
+    pub body: Arc<dyn Body>,
+}
+
+impl FragmentInfo {
+    /// A list of a slot, if it is stored with the footer.
+    pub(super) fn inline_list(&self, list: TileListKey, slot: usize) -> Option<&Vec<u64>> {
+        let inline = self.footer.inline.as_ref()?;
+        let lists = match list {
+            TileListKey::TileOffsets => &inline.tile_offsets,
+            TileListKey::TileVarOffsets => &inline.tile_var_offsets,
+            TileListKey::TileVarSizes => &inline.tile_var_sizes,
+            _ => return None,
+        };
+        lists.get(slot)
+    }
+
+    /// The offset in the metadata file of the generic tile of a slot's list; None if the version has no such
+    /// tile.
+    pub fn list_offset(&self, list: TileListKey, slot: usize) -> Option<u64> {
+        let o = &self.footer.offsets;
+        // The lists of the global order are indexed by dimension, not by slot.
+        let dimension = || (0..self.slots.dimensions).find(|&i| self.slots.dimension(i) == Some(slot));
+        let (offsets, index) = match list {
+            TileListKey::TileOffsets => (&o.tile_offsets, slot),
+            TileListKey::TileVarOffsets => (&o.tile_var_offsets, slot),
+            TileListKey::TileVarSizes => (&o.tile_var_sizes, slot),
+            TileListKey::TileValidityOffsets => (&o.tile_validity_offsets, slot),
+            TileListKey::Mins => (&o.tile_mins, slot),
+            TileListKey::Maxs => (&o.tile_maxs, slot),
+            TileListKey::Sums => (&o.tile_sums, slot),
+            TileListKey::NullCounts => (&o.tile_null_counts, slot),
+            TileListKey::GlobalOrderMins => (&o.global_order_mins, dimension()?),
+            TileListKey::GlobalOrderMaxs => (&o.global_order_maxs, dimension()?),
+        };
+        offsets.get(index).copied()
+    }
+
+    /// A list of a slot as stored, read from the metadata file `blob`; None if the version lacks it.
+    pub fn list_body(
+        &self,
+        blob: &Arc<dyn Blob>,
+        list: TileListKey,
+        slot: usize,
+    ) -> Option<Box<dyn Body + '_>> {
+        if let Some(numbers) = self.inline_list(list, slot) {
+            return Some(Box::new(Numbers(numbers)));
+        }
+        let body = self.generic_body(self.list_offset(list, slot)?);
+        Some(Box::new(body.held(blob.clone())))
+    }
+
+    /// A list of a slot, parsed by `parse`, and the offset of its generic tile; None if the version lacks the
+    /// list.
+    pub fn parsed_list<T>(
+        &self,
+        list: TileListKey,
+        slot: usize,
+        parse: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<Option<(u64, T)>> {
+        let Some(offset) = self.list_offset(list, slot) else {
+            return Ok(None);
+        };
+        let body = self.section(Some(offset))?.unwrap_or_default();
+        Ok(Some((offset, parse(&body)?)))
+    }
+
+    /// The R-tree as stored.
+    pub fn rtree(self: &Arc<Self>) -> Result<StoredRTree> {
+        if let Some(inline) = &self.footer.inline {
+            let level = Some(&inline.mbrs).filter(|boxes| !boxes.is_empty());
+            return Ok(StoredRTree {
+                fanout: None,
+                levels: level.map(|level| level.boxes.clone()).into_iter().collect(),
+                body: inline.mbrs.body.clone(),
+            });
+        }
+        let offset = self.footer.offsets.rtree;
+        let body = self.generic_body(offset).hold()?;
+        let rtree = RTree::parse(&body, self.footer.version, &self.schema)
+            .map_err(|e| e.in_part("R-tree").at(offset))?;
+        Ok(StoredRTree {
+            fanout: Some(rtree.fanout),
+            levels: rtree.levels,
+            body: Arc::new(body),
+        })
+    }
+
+    /// The statistics of each slot; None below version 12.
+    pub fn statistics(&self) -> Result<Option<Vec<FragmentStatistics>>> {
+        // A newer library that writes to an array of version 11 leaves an offset in the footer, but version
+        // 11 has no statistics.
+        let offset = self.footer.offsets.fragment_statistics;
+        let offset = offset.filter(|_| self.footer.version >= 12);
+        self.section(offset)?
+            .map(|body| parse_fragment_statistics(&body, self.slots.fixed()))
+            .transpose()
+            .map_err(|e| e.in_part("fragment statistics").at(offset.unwrap_or(0)))
+    }
+
+    /// Paths of the delete and update files that a consolidation has carried out on the cells, relative to
+    /// the array, as stored. None below version 16.
+    pub fn processed_conditions(&self) -> Result<Option<Vec<Vec<u8>>>> {
+        let offset = self.footer.offsets.processed_conditions;
+        self.section(offset)?
+            .map(|body| parse_processed_conditions(&body))
+            .transpose()
+            .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))
+    }
+
+    /// The decoded body of a section of the metadata; None if `offset` is None. `LimitExceeded` if that takes
+    /// more memory than the cache allows.
+    pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
+        let Some(offset) = offset else { return Ok(None) };
+        let blob = self.engine.open_immutable(&self.metadata_path())?;
+        let (_, body) = self
+            .engine
+            .generic_tile(&*blob, offset, self.writer.key.as_ref())?;
+        Ok(Some(body))
+    }
+}
+
+/// A list of numbers in memory in the stored form: the count, then the numbers.
+struct Numbers<'a>(&'a [u64]);
+
+impl Body for Numbers<'_> {
+    fn size(&self) -> Result<u64> {
+        Ok(self.0.len() as u64 * 8 + 8)
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        if range.end > self.size()? {
+            return Err(Error::truncated("the list ends early").at(range.start));
+        }
+        let first = range.start / 8;
+        let words = std::iter::once(self.0.len() as u64).chain(self.0.iter().copied());
+        let wanted = (range.end.div_ceil(8) - first) as usize;
+        let bytes = words.skip(first as usize).take(wanted).flat_map(u64::to_le_bytes);
+        let skipped = (range.start % 8) as usize;
+        out.extend(bytes.skip(skipped).take((range.end - range.start) as usize));
+        Ok(())
+    }
+}

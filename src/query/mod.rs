@@ -1,0 +1,369 @@
+//! Views: an array as TileDB reads it. The fragments that are visible in a time range are merged, and deletes
+//! are applied. A view shows the whole domain or a part of it.
+//!
+//! A [`View`] has the number and the
+//! order of the cells; [`View::open`] gives the cells of one field. A dense view (`dense`) is a box of cells
+//! in row-major order; a sparse view (`sparse`) has cells in the array's global order.
+
+mod changed;
+mod column;
+pub mod condition;
+pub mod deletes;
+mod dense;
+pub(crate) mod hilbert;
+pub(crate) mod labels;
+pub mod order;
+mod outlines;
+pub(crate) mod repeated;
+pub(crate) mod selection;
+mod sparse;
+pub mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+mod tiles;
+
+pub use tiles::{CellOrigin, Tiles};
+
+use crate::catalog::Array;
+use crate::catalog::listing::SchemaFile;
+use crate::catalog::pin::Pin;
+use crate::catalog::snapshot::Snapshot;
+use crate::catalog::time::{TimeRange, When};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::enums::ArrayType;
+pub use crate::format::field::{Field, Role};
+use crate::format::range::Rect;
+use crate::format::schema::Schema;
+use crate::fragment::cells::Cells;
+use crate::runtime::parallel;
+use selection::Selection;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// A range along one dimension. Both ends are inclusive, little-endian values of the dimension's datatype. An
+/// end of None is open: in a dense view it is the end of the box that fragments cover, in a sparse view there
+/// is no limit. A range whose lower end is above its upper end is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct DimRange {
+    /// Lower end.
+    pub lo: Option<Vec<u8>>,
+    /// Upper end.
+    pub hi: Option<Vec<u8>>,
+}
+
+/// An array, or a part of its domain, as a reader sees it in a time range. Making a view is cheap: fragments
+/// are opened on demand.
+pub struct View {
+    of: Selection,
+    fields: OnceLock<Vec<Field>>,
+    /// Indexes of the fields that were asked for; None for all.
+    selected: Option<Vec<usize>>,
+    merge: Merge,
+    pin: OnceLock<Option<Pin>>,
+    /// See [`View::may_be_unreadable`].
+    changed: OnceLock<Vec<bool>>,
+}
+
+/// How the fragments are merged.
+enum Merge {
+    Dense(Arc<dense::Dense>),
+    Sparse(Arc<sparse::Sparse>),
+}
+
+impl View {
+    /// The view of [`Selection::new`]. If it is unknown which fragments are seen, it has no cells: see
+    /// [`View::check_complete`].
+    pub(crate) fn new(
+        array: Arc<Array>,
+        times: Option<TimeRange>,
+        subarray: Option<Vec<DimRange>>,
+    ) -> Result<View> {
+        Selection::new(array, times.into(), subarray).map(View::of)
+    }
+
+    /// The view of what is selected.
+    pub(crate) fn of(of: Selection) -> View {
+        #[cfg(test)]
+        testing::BUILT.set(testing::BUILT.get() + 1);
+        let merge = match of.schema.array_type {
+            ArrayType::Dense => Merge::Dense(Arc::new(dense::Dense::new(&of))),
+            ArrayType::Sparse => Merge::Sparse(Arc::new(sparse::Sparse::new(&of))),
+        };
+        View {
+            of,
+            // A view is made for each lookup below it.
+            fields: OnceLock::new(),
+            selected: None,
+            merge,
+            pin: OnceLock::new(),
+            changed: OnceLock::new(),
+        }
+    }
+
+    /// A view of this state that begins with the same cells as this one, at least `most` of them unless there
+    /// are fewer. It knows how many cells it has without looking at all cells of this view.
+    pub(crate) fn head(&self, most: u64) -> Result<View> {
+        let (subarray, most) = match self.merge()? {
+            Merge::Dense(_) => (self.first_box(most)?.or_else(|| self.of.subarray.clone()), None),
+            Merge::Sparse(_) => (self.of.subarray.clone(), Some(most)),
+        };
+        Ok(View::of(self.of.part(subarray, most)))
+    }
+
+    /// The box at the lower corner of a dense view that holds its first `most` cells, and at most twice as
+    /// many. None if the view has no region.
+    fn first_box(&self, most: u64) -> Result<Option<Vec<DimRange>>> {
+        let Some(region) = self.region()? else {
+            return Ok(None);
+        };
+        let (mut ranges, mut left) = (Vec::new(), most.max(1));
+        for (range, length) in region.iter().zip(self.shape()?).rev() {
+            let count = left.min(length);
+            ranges.push(DimRange {
+                lo: Some(range.lo.clone()),
+                // A side without cells ends before it begins.
+                hi: Some(coordinate(&range.lo, count.wrapping_sub(1))?),
+            });
+            left = left.div_ceil(length.max(1));
+        }
+        ranges.reverse();
+        Ok(Some(ranges))
+    }
+
+    /// [`Selection::check_complete`].
+    pub(crate) fn check_complete(&self) -> Result<()> {
+        self.of.check_complete()
+    }
+
+    fn merge(&self) -> Result<&Merge> {
+        self.of.check_complete()?;
+        Ok(&self.merge)
+    }
+
+    pub(crate) fn array(&self) -> &Arc<Array> {
+        &self.of.array
+    }
+
+    /// The fragments, deletes and metadata in the time range.
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.of.snapshot
+    }
+
+    /// The time range that was asked for; None for everything up to now.
+    pub fn times(&self) -> Option<TimeRange> {
+        self.of.when.times()
+    }
+
+    /// The file of the schema in force.
+    pub(crate) fn schema_file(&self) -> &SchemaFile {
+        &self.of.schema_file
+    }
+
+    /// The schema in force.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.of.schema
+    }
+
+    /// The name of the array's state. None if the time range has a start, or if the state is unknown.
+    pub(crate) fn pin(&self) -> Option<Pin> {
+        match &self.of.when {
+            When::Pinned(pinned) if pinned.is_of(&self.of.array) => Some(pinned.pin),
+            _ if self.of.snapshot.times.start > 0 || self.check_complete().is_err() => None,
+            _ => *self.pin.get_or_init(|| {
+                let pin = self.of.array.pin(&self.of.snapshot);
+                let log = |error: &_| log::debug!("{}: no pin: {error}", self.of.array.path.display());
+                pin.inspect_err(log).ok()
+            }),
+        }
+    }
+
+    /// The part of the domain that was asked for; None for the whole domain.
+    pub fn subarray(&self) -> Option<&[DimRange]> {
+        self.of.subarray.as_deref()
+    }
+
+    /// Dimensions, then attributes, in the order of the schema in force.
+    pub fn fields(&self) -> &[Field] {
+        self.fields.get_or_init(|| self.of.schema.fields())
+    }
+
+    /// The indexes among [`View::fields`] of those that [`ViewBuilder::fields`] named, in that order; of all
+    /// fields if it was not called.
+    ///
+    /// [`ViewBuilder::fields`]: crate::ViewBuilder::fields
+    pub fn selected(&self) -> Vec<usize> {
+        let all = || (0..self.fields().len()).collect();
+        self.selected.clone().unwrap_or_else(all)
+    }
+
+    /// Whether fields were selected.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn is_selective(&self) -> bool {
+        self.selected.is_some()
+    }
+
+    /// This view with some of its fields selected.
+    pub(crate) fn select(self, fields: Vec<usize>) -> View {
+        View {
+            selected: Some(fields),
+            ..self
+        }
+    }
+
+    /// Whether the array is dense, with cells in row-major order. Otherwise they are in global order.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.merge, Merge::Dense(_))
+    }
+
+    /// A hash of the state that it shows: two views of an array with equal hashes show the same.
+    pub(crate) fn state(&self) -> u64 {
+        self.of.state()
+    }
+
+    /// The box of a dense view: the subarray, with open ends at the box that fragments cover. None for a
+    /// sparse view, or if nothing is visible.
+    ///
+    /// # Errors
+    ///
+    /// If the metadata of a fragment cannot be read.
+    pub fn region(&self) -> Result<Option<Rect>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.region(),
+            Merge::Sparse(_) => Ok(None),
+        }
+    }
+
+    /// The number of cells along each dimension of a dense view; the number of all cells of a sparse view.
+    ///
+    /// # Errors
+    ///
+    /// `LimitExceeded` for 2^64 cells or more; fails if what decides it cannot be read: metadata of
+    /// fragments, and of a sparse view whose fragments have to be merged coordinates.
+    pub fn shape(&self) -> Result<Vec<u64>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.shape(),
+            Merge::Sparse(sparse) => Ok(vec![sparse.count()?]),
+        }
+    }
+
+    /// An upper bound of [`View::shape`] for each length. A length is 0 only if one of the shape is. Reads
+    /// fragments only until one has cells.
+    pub(crate) fn shape_at_most(&self) -> Result<Vec<u64>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.shape_at_most(),
+            Merge::Sparse(_) => self.shape(),
+        }
+    }
+
+    /// The number of cells.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`View::shape`].
+    pub fn count(&self) -> Result<u64> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.count(),
+            Merge::Sparse(sparse) => sparse.count(),
+        }
+    }
+
+    /// Whether metadata alone proves that the view has at most `most` cells. In a sparse view all cells of
+    /// fragments count, deleted ones and duplicates included.
+    pub(crate) fn has_at_most(&self, most: u64) -> Result<bool> {
+        match self.merge()? {
+            Merge::Dense(dense) => {
+                if dense.domain_cells().is_some_and(|cells| cells <= most) {
+                    return Ok(true);
+                }
+                match dense.count() {
+                    Ok(cells) => Ok(cells <= most),
+                    Err(error) if error.kind() == ErrorKind::LimitExceeded => Ok(false),
+                    Err(error) => Err(error),
+                }
+            }
+            Merge::Sparse(_) => {
+                // A few fragments may be enough, so they are read in batches. Each batch starts threads, so
+                // it is larger than the one before.
+                let fragments = self.of.snapshot.fragment_list();
+                let (mut cells, mut read, mut more) = (0u64, 0, 512);
+                while let Some(batch) = fragments.get(read..fragments.len().min(read + more))
+                    && !batch.is_empty()
+                {
+                    let counts = parallel::each(batch.len() as u64, |i| batch[i as usize].cells())?;
+                    cells = counts.into_iter().fold(cells, u64::saturating_add);
+                    if cells > most {
+                        return Ok(false);
+                    }
+                    (read, more) = (read + more, more * 2);
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Whether a dense view has more than 2^26 cells, of which fragments store less than one 64th. Reads
+    /// fragments only if the domain has so many cells.
+    pub(crate) fn is_mostly_empty(&self) -> Result<bool> {
+        const MIN_CELLS: u64 = 1 << 26;
+        let Merge::Dense(dense) = self.merge()? else {
+            return Ok(false);
+        };
+        Ok(dense.domain_cells().is_none_or(|cells| cells > MIN_CELLS)
+            && dense.count().map_or(true, |count| {
+                count > MIN_CELLS && count / 64 > dense.stored().unwrap_or(u64::MAX)
+            }))
+    }
+
+    /// Whether the footers of dense fragments prove that every cell of a dense view is written. True for sparse
+    /// views. Reads the metadata of fragments.
+    pub(crate) fn is_covered(&self) -> Result<bool> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.is_covered(),
+            Merge::Sparse(_) => Ok(true),
+        }
+    }
+
+    /// For each of `cells`, 1 if a fragment wrote it and 0 if none did; None if all are written, as they are
+    /// in sparse views. Reads metadata, and the coordinates of sparse fragments in dense arrays.
+    pub(crate) fn written(&self, cells: Range<u64>) -> Result<Option<Vec<u8>>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.written(cells),
+            Merge::Sparse(_) => Ok(None),
+        }
+    }
+
+    /// The cells of field `field`, an index into [`View::fields`]. A dimension of a dense view has each
+    /// coordinate once.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for an index out of bounds; fails if the metadata of a fragment cannot be read.
+    pub fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.open(field),
+            Merge::Sparse(sparse) => sparse.open(field),
+        }
+    }
+
+    /// The cells of attribute `field` of a dense view in a box of its region, in row-major order. The box
+    /// begins at index `first` (0 is the lower end of the region) and has `shape` cells along each dimension.
+    /// `NotFound` if `field` is not an attribute of a dense view.
+    pub(crate) fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.open_box(field, first, shape),
+            Merge::Sparse(_) => Err(Error::not_found("a sparse view has no boxes")),
+        }
+    }
+}
+
+/// The coordinate of a dense dimension that is `offset` above another one, both little-endian.
+fn coordinate(from: &[u8], offset: u64) -> Result<Vec<u8>> {
+    let mut bytes = [0; 8];
+    let whole = bytes.get_mut(..from.len());
+    whole
+        .ok_or_else(|| Error::internal("a dense coordinate is too long"))?
+        .copy_from_slice(from);
+    // Two's complement: right for signed coordinates, too.
+    let sum = u64::from_le_bytes(bytes).wrapping_add(offset).to_le_bytes();
+    Ok(sum.into_iter().take(from.len()).collect())
+}

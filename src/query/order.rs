@@ -1,0 +1,544 @@
+//! The global order of cells, as keys that compare as the cells do.
+//!
+//! In row- and column-major order, a key consists of the tile number along each dimension, in the tile order,
+//! and then of the position in the tile along each dimension, in the cell order. In Hilbert order, it
+//! consists of the position on the curve, and then of the coordinates from the first dimension to the last.
+//! If a key takes at most 256 bits, as with most domains, it is a few words; otherwise it is a string of
+//! bytes.
+
+use super::hilbert::Curve;
+use crate::error::{Error, Result};
+use crate::format::datatype::{Datatype, Kind};
+use crate::format::enums::Layout;
+use crate::format::range::Rect;
+use crate::format::scalar::Scalar;
+use crate::format::schema::{Dimension, Schema};
+use crate::fragment::cell_slice::CellSlice;
+use std::iter::repeat_n;
+
+/// The most words of a key.
+const MAX_WORDS: u32 = 4;
+
+/// How many keys are made at a time, so that intermediate values stay in the processor's first-level cache.
+const BLOCK: usize = 256;
+
+/// The order in which readers merge the cells of an array.
+///
+/// Two keys are equal exactly if the coordinates are equal in every dimension; `-0.0` and `0.0` are equal.
+/// Coordinates outside the domain have the key of the nearest bound. Writers refuse these, unless they do not
+/// check.
+pub struct GlobalOrder {
+    /// The dimensions in the schema's order.
+    axes: Vec<Axis>,
+    curve: Option<Curve>,
+    /// The parts of a key, most significant first.
+    parts: Vec<KeyPart>,
+    words: Option<usize>,
+}
+
+/// The position of a cell in the global order, in a form that compares quickly. It is `[u64; N]` where
+/// [`GlobalOrder::words`] is `Some(N)`; [`ByteKey`] fits every array.
+pub trait SortKey: Ord + Clone + Send + Sync + Sized {
+    /// Appends the keys of some cells. `columns` are their coordinates along each dimension, in the schema's
+    /// order.
+    ///
+    /// # Panics
+    /// If the keys of the order have another number of words.
+    fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>);
+
+    /// Its distance from `base`, which is not greater. Distances from the same key compare as the keys do.
+    /// None if the distance does not fit a word.
+    fn distance(&self, _base: &Self) -> Option<u64> {
+        None
+    }
+}
+
+/// A key as bytes, which fits every array. Bytes compare as the cells do.
+pub type ByteKey = Box<[u8]>;
+
+struct Axis {
+    datatype: Datatype,
+    /// The size of a coordinate in bytes; None for strings.
+    size: Option<usize>,
+    /// The ordinal (see [`Axis::ordinals`]) of the lower bound of the domain.
+    origin: u64,
+    /// The distance between the ordinals of the two bounds.
+    width: u64,
+    tiles: Option<Tiles>,
+}
+
+/// The tiles along a dimension.
+#[derive(Clone, Copy)]
+enum Tiles {
+    /// Tiles of this many cells.
+    Integer { extent: u64 },
+    /// Tile numbers are computed in the dimension's own type.
+    Float32 { lo: f32, extent: f32, last: u64 },
+    /// As `Float32`.
+    Float64 { lo: f64, extent: f64, last: u64 },
+}
+
+struct KeyPart {
+    what: What,
+    /// Number of bits; 0 for a string.
+    bits: u32,
+    /// Number of bits that follow it in a key of words.
+    shift: u32,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum What {
+    /// The position on the Hilbert curve.
+    Place,
+    /// The number of the tile along a dimension.
+    Tile(usize),
+    /// The position in the tile along a dimension; the coordinate if the dimension has no tiles.
+    Coordinate(usize),
+}
+
+/// Intermediate values of at most [`BLOCK`] cells.
+struct Block {
+    /// For each dimension, the tile number of each cell.
+    tiles: Vec<[u64; BLOCK]>,
+    /// For each dimension, the position of each cell in its tile.
+    coordinates: Vec<[u64; BLOCK]>,
+    places: [u64; BLOCK],
+    /// Scratch space for the buckets of the Hilbert curve.
+    buckets: Vec<u64>,
+}
+
+impl GlobalOrder {
+    /// The order of an array's cells. `schema` may be any of its schemas: dimensions, domain and order are
+    /// the same in all. `Unsupported` for Hilbert order in more than 63 dimensions.
+    pub fn new(schema: &Schema) -> Result<GlobalOrder> {
+        let count = schema.dimensions.len();
+        let hilbert = schema.cell_order == Layout::Hilbert;
+        let curve = match hilbert {
+            true => Some(Curve::new(schema).ok_or_else(|| {
+                Error::unsupported(format!(
+                    "Hilbert order of {count} dimensions; at most 63 are supported"
+                ))
+            })?),
+            false => None,
+        };
+        let axes: Vec<Axis> = schema
+            .dimensions
+            .iter()
+            .map(|dimension| {
+                // Along a single dimension of integers, the order of coordinates is that of tiles.
+                let alone = count == 1 && dimension.datatype.kind() != Kind::Float;
+                Axis::new(dimension, !hilbert && !alone)
+            })
+            .collect();
+        let along = |layout: Layout, i: usize| match layout {
+            Layout::ColMajor => count - 1 - i,
+            _ => i,
+        };
+        let place = curve.iter().map(|_| What::Place);
+        let tiles = (0..count).map(|i| What::Tile(along(schema.tile_order, i)));
+        let cells = (0..count).map(|i| What::Coordinate(along(schema.cell_order, i)));
+        let mut parts: Vec<KeyPart> = place
+            .chain(tiles)
+            .chain(cells)
+            .map(|what| KeyPart {
+                what,
+                bits: match what {
+                    What::Place => curve.as_ref().map_or(0, Curve::position_bits),
+                    What::Tile(i) => axes[i].tile_bits(),
+                    What::Coordinate(i) => axes[i].coordinate_bits(),
+                },
+                shift: 0,
+            })
+            .filter(|part| part.bits > 0 || part.is_text(&axes))
+            .collect();
+        let mut bits = 0u32;
+        for part in parts.iter_mut().rev() {
+            part.shift = bits;
+            bits = bits.saturating_add(part.bits);
+        }
+        let words = bits.div_ceil(64).max(1);
+        let packs = words <= MAX_WORDS && axes.iter().all(|axis| axis.size.is_some());
+        Ok(GlobalOrder {
+            axes,
+            curve,
+            parts,
+            words: packs.then_some(words as usize),
+        })
+    }
+
+    /// Number of words of a key, 1 to 4, the most significant first. None if keys must be strings of bytes:
+    /// with string dimensions, or if 256 bits do not suffice.
+    pub fn words(&self) -> Option<usize> {
+        self.words
+    }
+
+    /// The least and the greatest key that a cell in a box can have. None if that is unknown: in Hilbert
+    /// order, if tile numbers overflow, and for a box with NaN or with other dimensions.
+    pub fn interval<K: SortKey>(&self, rect: &Rect) -> Option<(K, K)> {
+        self.intervals(&[rect])?.pop()
+    }
+
+    /// As [`GlobalOrder::interval`], for several boxes; None if it is unknown for one.
+    pub fn intervals<K: SortKey>(&self, rects: &[&Rect]) -> Option<Vec<(K, K)>> {
+        if self.curve.is_some() || self.axes.iter().any(Axis::overflows) {
+            return None;
+        }
+        // For each dimension, the lower and the upper end of each box, concatenated, and their offsets.
+        let mut corners: Vec<(Vec<u8>, Vec<u64>)> = vec![(Vec::new(), vec![0]); self.axes.len()];
+        for rect in rects {
+            if rect.len() != self.axes.len() {
+                return None;
+            }
+            for ((axis, range), (values, starts)) in self.axes.iter().zip(*rect).zip(&mut corners) {
+                for bound in [&*range.lo, &*range.hi] {
+                    if axis
+                        .size
+                        .is_some_and(|size| bound.len() != size || axis.is_nan(bound))
+                    {
+                        return None;
+                    }
+                    values.extend_from_slice(bound);
+                    starts.push(values.len() as u64);
+                }
+            }
+        }
+        let columns = self
+            .axes
+            .iter()
+            .zip(&corners)
+            .map(|(axis, (values, starts))| match axis.size {
+                Some(size) => CellSlice::fixed(values, size),
+                None => CellSlice::var(values, starts),
+            });
+        let mut keys = Vec::with_capacity(2 * rects.len());
+        K::append(self, &columns.collect::<Vec<_>>(), &mut keys);
+        let mut keys = keys.into_iter();
+        Some(std::iter::from_fn(|| keys.next().zip(keys.next())).collect())
+    }
+
+    fn block(&self) -> Block {
+        let count = self.axes.len();
+        Block {
+            tiles: vec![[0; BLOCK]; count],
+            coordinates: vec![[0; BLOCK]; count],
+            places: [0; BLOCK],
+            buckets: match self.curve {
+                Some(_) => vec![0; count * BLOCK],
+                None => Vec::new(),
+            },
+        }
+    }
+
+    /// Computes the parts of the keys of `cells` cells from `first` on.
+    fn fill(&self, block: &mut Block, columns: &[CellSlice<'_>], first: usize, cells: usize) {
+        for (i, (axis, column)) in self.axes.iter().zip(columns).enumerate() {
+            let Some(size) = axis.size else { continue };
+            let values = &column.values[first * size..(first + cells) * size];
+            let (tiles, coordinates) = (&mut block.tiles[i], &mut block.coordinates[i]);
+            axis.ordinals(values, coordinates);
+            axis.tiles(values, tiles, coordinates);
+        }
+        let Some(curve) = &self.curve else { return };
+        let buckets = block.buckets.chunks_exact_mut(cells.max(1));
+        for (i, ((axis, column), buckets)) in self.axes.iter().zip(columns).zip(buckets).enumerate() {
+            for (cell, bucket) in buckets.iter_mut().enumerate() {
+                *bucket = curve.bucket(i, axis.value(column, first + cell));
+            }
+        }
+        let buckets = &mut block.buckets[..self.axes.len() * cells];
+        curve.positions(buckets, &mut block.places[..cells]);
+    }
+}
+
+/// The number of cells in each of `columns`.
+fn count(columns: &[CellSlice<'_>]) -> usize {
+    columns.iter().map(|column| column.count).min().unwrap_or(0)
+}
+
+impl<const N: usize> SortKey for [u64; N] {
+    fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>) {
+        assert_eq!(
+            order.words,
+            Some(N),
+            "the key type must have as many words as the order"
+        );
+        let before = keys.len();
+        keys.extend(repeat_n([0; N], count(columns)));
+        let mut block = order.block();
+        let mut first = 0;
+        for keys in keys[before..].chunks_mut(BLOCK) {
+            order.fill(&mut block, columns, first, keys.len());
+            first += keys.len();
+            for part in &order.parts {
+                let values = block.values(part.what);
+                let (word, shift) = (part.shift / 64, part.shift % 64);
+                let low = N - 1 - word as usize;
+                for (key, value) in keys.iter_mut().zip(values) {
+                    key[low] |= value << shift;
+                }
+                if shift + part.bits > 64 {
+                    for (key, value) in keys.iter_mut().zip(values) {
+                        key[low - 1] |= value >> (64 - shift);
+                    }
+                }
+            }
+        }
+    }
+
+    fn distance(&self, base: &Self) -> Option<u64> {
+        let (low, high) = self.split_last()?;
+        let (base_low, base_high) = base.split_last()?;
+        (high == base_high).then(|| low.wrapping_sub(*base_low))
+    }
+}
+
+impl SortKey for ByteKey {
+    fn append(order: &GlobalOrder, columns: &[CellSlice<'_>], keys: &mut Vec<Self>) {
+        let count = count(columns);
+        keys.reserve(count);
+        let mut block = order.block();
+        let mut key = Vec::new();
+        for cell in 0..count {
+            let at = cell % BLOCK;
+            if at == 0 {
+                order.fill(&mut block, columns, cell, (count - cell).min(BLOCK));
+            }
+            key.clear();
+            for (i, part) in order.parts.iter().enumerate() {
+                match part.what {
+                    What::Coordinate(axis) if part.is_text(&order.axes) => {
+                        let text = columns[axis].text(cell);
+                        match i + 1 == order.parts.len() {
+                            true => key.extend_from_slice(text),
+                            false => push_text(&mut key, text),
+                        }
+                    }
+                    what => {
+                        let bytes = block.values(what)[at].to_be_bytes();
+                        let unused = 8 - part.bits.div_ceil(8) as usize;
+                        key.extend_from_slice(&bytes[unused..]);
+                    }
+                }
+            }
+            keys.push(key.as_slice().into());
+        }
+    }
+}
+
+/// Appends a text so that keys compare by it before they compare by what follows: a 0xFF is inserted after
+/// each zero byte, and two zero bytes are appended.
+fn push_text(key: &mut Vec<u8>, text: &[u8]) {
+    for piece in text.split_inclusive(|&byte| byte == 0) {
+        key.extend_from_slice(piece);
+        if piece.last() == Some(&0) {
+            key.push(0xFF);
+        }
+    }
+    key.extend_from_slice(&[0, 0]);
+}
+
+impl Block {
+    /// The values of a part that is not a string.
+    fn values(&self, what: What) -> &[u64; BLOCK] {
+        match what {
+            What::Place => &self.places,
+            What::Tile(i) => &self.tiles[i],
+            What::Coordinate(i) => &self.coordinates[i],
+        }
+    }
+}
+
+impl KeyPart {
+    fn is_text(&self, axes: &[Axis]) -> bool {
+        matches!(self.what, What::Coordinate(i) if axes[i].size.is_none())
+    }
+}
+
+/// The number of bits that `number` takes.
+fn bits(number: u64) -> u32 {
+    64 - number.leading_zeros()
+}
+
+impl Axis {
+    fn new(dimension: &Dimension, tiled: bool) -> Axis {
+        let mut axis = Axis {
+            datatype: dimension.datatype,
+            size: match dimension.cell_val_num.is_var() {
+                true => None,
+                false => Some(dimension.datatype.size()),
+            },
+            origin: 0,
+            width: u64::MAX,
+            tiles: None,
+        };
+        let Some(domain) = &dimension.domain else {
+            return axis;
+        };
+        let (mut lo, mut hi) = ([0], [0]);
+        axis.ordinals(&domain.lo, &mut lo);
+        axis.ordinals(&domain.hi, &mut hi);
+        let ([lo], [hi]) = (lo, hi);
+        axis.origin = lo;
+        axis.width = hi - lo;
+        if let Some(extent) = dimension.tile_extent.as_ref().filter(|_| tiled) {
+            axis.tiles = Tiles::new(axis.datatype, &domain.lo, &domain.hi, extent);
+        }
+        axis
+    }
+
+    /// The number of bits of a tile number; 0 if there are no tiles, or a single one.
+    fn tile_bits(&self) -> u32 {
+        match self.tiles {
+            Some(Tiles::Integer { extent }) => bits(self.width / extent),
+            Some(Tiles::Float32 { last, .. } | Tiles::Float64 { last, .. }) => bits(last),
+            None => 0,
+        }
+    }
+
+    /// The number of bits of a position in a tile; 0 for strings.
+    fn coordinate_bits(&self) -> u32 {
+        match (self.size, self.tiles) {
+            (None, _) => 0,
+            (_, Some(Tiles::Integer { extent })) => bits(self.width.min(extent - 1)),
+            _ => bits(self.width),
+        }
+    }
+
+    /// The value of a cell.
+    fn value<'a>(&self, column: &CellSlice<'a>, cell: usize) -> &'a [u8] {
+        let Some(size) = self.size else {
+            return column.text(cell);
+        };
+        &column.values[cell * size..(cell + 1) * size]
+    }
+
+    /// Whether tiles with higher coordinates may have lower numbers.
+    fn overflows(&self) -> bool {
+        matches!(
+            self.tiles,
+            Some(Tiles::Float32 { last: u64::MAX, .. } | Tiles::Float64 { last: u64::MAX, .. })
+        )
+    }
+
+    fn is_nan(&self, value: &[u8]) -> bool {
+        Scalar::read(self.datatype, value).is_some_and(|value| value.float().is_nan())
+    }
+
+    /// The ordinals of fixed-size coordinates: their distance from the lower bound of the domain, at most the
+    /// width of the domain. It is counted in steps: 1 for integers, and to the next float for floats.
+    /// Ordinals compare as the coordinates do.
+    fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
+        macro_rules! each {
+            ($unsigned:ty, $ordinal:expr) => {{
+                let values = values.as_chunks().0;
+                for (ordinal, value) in ordinals.iter_mut().zip(values) {
+                    let ordinal_of: fn($unsigned) -> $unsigned = $ordinal;
+                    let number = u64::from(ordinal_of(<$unsigned>::from_le_bytes(*value)));
+                    *ordinal = number.saturating_sub(self.origin).min(self.width);
+                }
+            }};
+        }
+        macro_rules! float {
+            ($unsigned:ty, $float:ty) => {
+                each!($unsigned, |v| {
+                    const SIGN: $unsigned = 1 << (<$unsigned>::BITS - 1);
+                    match v {
+                        SIGN => SIGN,
+                        _ if v & SIGN != 0 => !v,
+                        _ => v | SIGN,
+                    }
+                })
+            };
+        }
+        match (self.datatype.kind(), self.datatype.size()) {
+            (Kind::Signed, 1) => each!(u8, |v| v ^ 1 << 7),
+            (Kind::Signed, 2) => each!(u16, |v| v ^ 1 << 15),
+            (Kind::Signed, 4) => each!(u32, |v| v ^ 1 << 31),
+            (Kind::Signed | Kind::Datetime | Kind::Time, 8) => each!(u64, |v| v ^ 1 << 63),
+            (Kind::Float, 4) => float!(u32, f32),
+            (Kind::Float, _) => float!(u64, f64),
+            // Texts and other bytes compare bytewise.
+            (Kind::Text | Kind::Bytes, 2) => each!(u16, u16::swap_bytes),
+            (Kind::Text | Kind::Bytes, 4) => each!(u32, u32::swap_bytes),
+            (_, 1) => each!(u8, |v| v),
+            (_, 2) => each!(u16, |v| v),
+            (_, 4) => each!(u32, |v| v),
+            _ => each!(u64, |v| v),
+        }
+    }
+
+    /// The tile numbers of fixed-size coordinates. Turns their ordinals into positions in the tiles.
+    fn tiles(&self, values: &[u8], tiles: &mut [u64], ordinals: &mut [u64]) {
+        match self.tiles {
+            None => {}
+            Some(Tiles::Integer { extent }) => {
+                // Neighbours often lie in the same tile, and divisions are slow.
+                let (mut tile, mut start) = (0, 0);
+                for (number, ordinal) in tiles.iter_mut().zip(ordinals) {
+                    if *ordinal < start || *ordinal - start >= extent {
+                        tile = *ordinal / extent;
+                        start = *ordinal - *ordinal % extent;
+                    }
+                    *number = tile;
+                    *ordinal -= start;
+                }
+            }
+            Some(Tiles::Float32 { lo, extent, last }) => {
+                for (tile, value) in tiles.iter_mut().zip(values.as_chunks().0) {
+                    *tile = truncated(f64::from((f32::from_le_bytes(*value) - lo) / extent)).min(last);
+                }
+            }
+            Some(Tiles::Float64 { lo, extent, last }) => {
+                for (tile, value) in tiles.iter_mut().zip(values.as_chunks().0) {
+                    *tile = truncated((f64::from_le_bytes(*value) - lo) / extent).min(last);
+                }
+            }
+        }
+    }
+}
+
+impl Tiles {
+    /// The tiles of a domain; None if the datatype is not numeric.
+    fn new(datatype: Datatype, lo: &[u8], hi: &[u8], extent: &[u8]) -> Option<Tiles> {
+        let number = |bytes| Scalar::read(datatype, bytes);
+        match (number(lo), number(hi), number(extent)) {
+            (Some(Scalar::Float32(lo)), Some(Scalar::Float32(hi)), Some(Scalar::Float32(extent))) => {
+                let last = last_tile(f64::from((hi - lo) / extent));
+                Some(Tiles::Float32 { lo, extent, last })
+            }
+            (Some(Scalar::Float64(lo)), Some(Scalar::Float64(hi)), Some(Scalar::Float64(extent))) => {
+                let last = last_tile((hi - lo) / extent);
+                Some(Tiles::Float64 { lo, extent, last })
+            }
+            _ => {
+                let extent = Scalar::bits(datatype, extent).filter(|&extent| extent > 0)?;
+                Some(Tiles::Integer { extent })
+            }
+        }
+    }
+}
+
+/// 2^64.
+const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
+
+/// The tile number for a quotient. If it does not fit a u64, because the width of the domain overflows, it is
+/// converted as libtiledb does on x86-64.
+fn truncated(quotient: f64) -> u64 {
+    match quotient {
+        _ if quotient.is_nan() => 1 << 63,
+        BEYOND_U64.. => 0,
+        quotient => quotient as u64,
+    }
+}
+
+/// The number of the last tile, given its quotient; `u64::MAX` if later tiles may have the numbers of earlier
+/// ones.
+fn last_tile(quotient: f64) -> u64 {
+    match quotient < BEYOND_U64 {
+        true => quotient as u64,
+        false => u64::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests;

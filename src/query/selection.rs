@@ -1,0 +1,122 @@
+//! What a view is of: found from listings and schemas, before a view is built.
+
+use super::DimRange;
+use super::labels::AxisLabel;
+use crate::catalog::Array;
+use crate::catalog::listing::SchemaFile;
+use crate::catalog::snapshot::Snapshot;
+use crate::catalog::time::{When, now};
+use crate::error::{Error, Result};
+use crate::format::schema::Schema;
+use crate::runtime::hash::hash;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+/// An array at a time, and which of its cells.
+#[derive(Clone)]
+pub(crate) struct Selection {
+    pub(super) array: Arc<Array>,
+    pub(super) snapshot: Arc<Snapshot>,
+    /// The time range or the pinned state that was asked for.
+    pub(super) when: When,
+    /// The schema in force, and its file.
+    pub(super) schema: Arc<Schema>,
+    pub(super) schema_file: SchemaFile,
+    /// The labels of a dense array.
+    pub(super) labels: Arc<[AxisLabel]>,
+    /// The cells in these ranges; None: in the whole domain.
+    pub(super) subarray: Option<Vec<DimRange>>,
+    /// Only so many of the first cells, in a sparse view.
+    pub(super) most: Option<u64>,
+    /// Why it is unknown which fragments are seen; None if it is known.
+    pub(super) incomplete: Option<Error>,
+    state: u64,
+}
+
+impl Selection {
+    /// What a reader sees of `array` at `when` and in `subarray` (None: the whole domain). `subarray` has one
+    /// range per dimension, in the schema's order, already checked against the domain. Reads only file names
+    /// and schemas.
+    pub(crate) fn new(array: Arc<Array>, when: When, subarray: Option<Vec<DimRange>>) -> Result<Selection> {
+        Selection::with_labels(array, when, subarray, AxisLabel::all)
+    }
+
+    /// [`Selection::new`] with the dimension labels that `labels` finds.
+    pub(super) fn with_labels(
+        array: Arc<Array>,
+        when: When,
+        subarray: Option<Vec<DimRange>>,
+        labels: impl FnOnce(&Array, &When, &Schema) -> Arc<[AxisLabel]>,
+    ) -> Result<Selection> {
+        let snapshot = array.snapshot_at(&when)?;
+        let schema_file = array.schema_file(&snapshot)?;
+        let schema = array.schemas.get(&schema_file.name)?;
+        let labels = labels(&array, &when, &schema);
+        let whole = Selection {
+            incomplete: None,
+            state: 0,
+            subarray: None,
+            most: None,
+            array,
+            snapshot,
+            when,
+            schema,
+            schema_file,
+            labels,
+        };
+        Ok(whole.part(subarray, None))
+    }
+
+    /// The cells in `subarray` of the same array at the same time; if `most` is given, only so many of the
+    /// first ones.
+    pub(super) fn part(&self, subarray: Option<Vec<DimRange>>, most: Option<u64>) -> Selection {
+        let mut part = Selection {
+            incomplete: self.snapshot.check_complete(now()).err(),
+            subarray,
+            most,
+            ..self.clone()
+        };
+        part.state = part.hash();
+        part
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.schema_file.name.hash(&mut hasher);
+        self.snapshot.digest().hash(&mut hasher);
+        // A snapshot of the present does not change until the next timestamp in the array is reached.
+        match (self.when.times(), self.snapshot.next) {
+            (None, None) => {}
+            _ => self.snapshot.times.hash(&mut hasher),
+        }
+        (self.subarray.as_deref(), self.most).hash(&mut hasher);
+        // Two pins may differ in labels alone that are not shown.
+        if let When::Pinned(pinned) = &self.when {
+            pinned.pin.hash(&mut hasher);
+        }
+        let state = hash(&(hasher.finish(), self.incomplete.is_some()));
+        match self.labels.is_empty() {
+            true => state,
+            false => hash(&(state, &*self.labels)),
+        }
+    }
+
+    /// The array.
+    pub(crate) fn array(&self) -> &Arc<Array> {
+        &self.array
+    }
+
+    /// A hash of the state that is seen: two selections of an array with equal hashes show the same.
+    pub(crate) fn state(&self) -> u64 {
+        self.state
+    }
+
+    /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is
+    /// missing. Then everything that depends on fragments fails with this error.
+    pub(crate) fn check_complete(&self) -> Result<()> {
+        match &self.incomplete {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The members of a merge: fragments with their candidates in global order.
+
+use super::input::{Input, Ranked, Window};
+use crate::catalog::time::TimeRange;
+use crate::error::{Error, Result};
+use crate::query::order::{GlobalOrder, SortKey};
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The least and the greatest number of candidates in a window. Tiles of sparse fragments have 10,000 cells
+/// by default. Tests have small fragments and use small windows.
+pub(super) const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 32..10_000 };
+
+/// The settings that all merges of a view share.
+pub(super) struct Rules {
+    /// The order of keys.
+    pub order: GlobalOrder,
+    /// The range of time of the reader.
+    pub times: TimeRange,
+    /// Whether the array allows duplicates. If not, only the newest cell at a place stays.
+    pub duplicates: bool,
+    /// The most bytes that all windows of one merge may take together.
+    pub memory: u64,
+}
+
+impl Rules {
+    /// The time at which candidate `i` of a window of `source` was written; 0 if the array allows duplicates.
+    pub(super) fn time<K>(&self, source: &Member<K>, window: &Window<K>, i: usize) -> u64 {
+        match self.duplicates {
+            true => 0,
+            false => window.time(i).unwrap_or_else(|| source.input.start()),
+        }
+    }
+
+    /// Whether the cells of a window follow `last`, a key and a time, in the order of a merge: places ascend,
+    /// and at one place the newest cell comes first. Libraries that wrote format version 15 consolidated the
+    /// cells at one place in any order.
+    pub(super) fn continues<K: SortKey>(&self, last: Option<&(K, u64)>, window: &Window<K>) -> bool {
+        if self.duplicates || window.times.is_empty() {
+            let goes_on = last
+                .zip(window.keys.first())
+                .is_none_or(|(last, first)| last.0 <= *first);
+            return goes_on && window.keys.is_sorted();
+        }
+        let last = last.map(|(key, time)| (key, *time));
+        let cells = window.keys.iter().enumerate();
+        let cells = cells.map(|(i, key)| (key, window.times[i]));
+        last.into_iter()
+            .chain(cells)
+            .is_sorted_by(|a, b| match a.0.cmp(b.0) {
+                Ordering::Equal => a.1 >= b.1,
+                order => order == Ordering::Less,
+            })
+    }
+}
+
+/// The candidates of a fragment that is not stored in global order, sorted.
+pub(super) struct Sorted<K> {
+    /// All candidates. Their ranks are those in the sorted sequence.
+    pub window: Window<K>,
+    /// The number of each candidate's cell in the fragment.
+    pub cells: Arc<Vec<u64>>,
+}
+
+impl<K: SortKey> Sorted<K> {
+    /// The bytes that the sorted candidates of `input` take.
+    fn memory(input: &Input) -> u64 {
+        let each = size_of::<K>() as u64 + 4 * 8;
+        input.count().saturating_mul(each)
+    }
+
+    /// Sorts the candidates of `input`. `LimitExceeded` if all sorted candidates, with those of `others`,
+    /// would take more memory than windows may.
+    pub(super) fn new(input: &Input, others: &[Member<K>], rules: &Rules) -> Result<Sorted<K>> {
+        let sorted = others.iter().filter(|member| member.sorted.is_some());
+        let others = sorted.fold(0u64, |sum, member| {
+            sum.saturating_add(Self::memory(&member.input))
+        });
+        if others.saturating_add(Self::memory(input)) > rules.memory {
+            let message = format!(
+                "its {} cells are not in global order, and sorting them takes more memory than this \
+                 cache size allows",
+                input.count()
+            );
+            return Err(input.info.place(Error::limit(message).at(0)));
+        }
+        let mut all: Vec<(K, u64, u32, u64)> = Vec::new();
+        let mut rank = 0;
+        while rank < input.count() {
+            let window: Window<K> = input.window(&rules.order, rules.times, rank, WINDOW.end)?;
+            let cells: Vec<u64> = input.cells(rank..window.end).flatten().collect();
+            for (i, key) in window.keys.iter().enumerate() {
+                let offset = (window.rank(i) - rank) as usize;
+                all.push((
+                    key.clone(),
+                    window.time(i).unwrap_or_else(|| input.start()),
+                    window.mark(i),
+                    cells[offset],
+                ));
+            }
+            rank = window.end;
+        }
+        // At one place the newest comes first, as in consolidated fragments. The sort is stable: duplicates
+        // keep their stored order.
+        all.sort_by(|a, b| {
+            let newest_first = match rules.duplicates {
+                true => Ordering::Equal,
+                false => b.1.cmp(&a.1),
+            };
+            a.0.cmp(&b.0).then(newest_first)
+        });
+        let mut window = Window::empty_at(0);
+        window.end = all.len() as u64;
+        let mut cells = Vec::with_capacity(all.len());
+        for (key, time, mark, cell) in all {
+            window.keys.push(key);
+            window.times.push(time);
+            window.marks.push(mark);
+            cells.push(cell);
+        }
+        if !input.has_timestamps() {
+            window.times.clear();
+        }
+        Ok(Sorted {
+            window,
+            cells: Arc::new(cells),
+        })
+    }
+}
+
+/// One fragment in a merge.
+#[derive(Clone)]
+pub(super) struct Member<K> {
+    /// The fragment.
+    pub input: Arc<Input>,
+    /// Its sorted candidates, if they are not stored in order.
+    pub sorted: Option<Arc<Sorted<K>>>,
+}
+
+impl<K: SortKey> Member<K> {
+    pub(super) fn count(&self) -> u64 {
+        match &self.sorted {
+            Some(sorted) => sorted.window.end,
+            None => self.input.count(),
+        }
+    }
+
+    pub(super) fn window(&self, rules: &Rules, rank: u64, most: u64) -> Result<Window<K>> {
+        let Some(sorted) = &self.sorted else {
+            return self.input.window(&rules.order, rules.times, rank, most);
+        };
+        let all = &sorted.window;
+        let end = rank.saturating_add(most).min(all.end);
+        let range = rank as usize..end as usize;
+        let mut window = Window::empty_at(rank);
+        window.end = end;
+        window.keys = all.keys[range.clone()].to_vec();
+        if !all.times.is_empty() {
+            window.times = all.times[range.clone()].to_vec();
+        }
+        window.marks = all.marks[range].to_vec();
+        Ok(window)
+    }
+
+    /// The lowest rank whose key is not below `key`.
+    pub(super) fn lower_bound(&self, rules: &Rules, key: &K) -> Result<u64> {
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.key(rules, middle)? {
+                found if found < *key => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    /// The key at a rank.
+    pub(super) fn key(&self, rules: &Rules, rank: u64) -> Result<K> {
+        match &self.sorted {
+            Some(sorted) => Ok(sorted.window.keys[rank as usize].clone()),
+            None => self.input.key(&rules.order, rank),
+        }
+    }
+
+    /// Its cells by rank.
+    pub(super) fn ranked(&self) -> Ranked {
+        Ranked {
+            input: self.input.clone(),
+            sorted: self.sorted.as_ref().map(|sorted| sorted.cells.clone()),
+        }
+    }
+}

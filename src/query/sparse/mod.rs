@@ -1,0 +1,601 @@
+//! Sparse views: the cells of all visible fragments in the array's global order, without deleted cells. Of
+//! cells with the same coordinates the newest is kept, unless the array allows duplicates.
+//!
+//! | step | takes | makes |
+//! |---|---|---|
+//! | [`input`] | a fragment | its candidates, and windows of their sort keys |
+//! | [`merge`] | the inputs | the order of their cells, by a k-way merge of the keys |
+//! | [`component`] | a merge | checkpoints to resume it at, and blocks of runs of cells |
+//! | [`gather`] | runs of cells | the values of a field |
+//!
+//! A component is a set of fragments whose intervals in the global order overlap. A fragment that overlaps no
+//! other is a component of its own and is not merged. If also no cell is deleted or outside the view, its
+//! footer gives the number of cells.
+
+mod batch;
+mod block;
+mod component;
+mod deletes;
+mod gather;
+mod input;
+mod member;
+mod merge;
+mod ranges;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use super::column::RunCells;
+use super::outlines::outlines;
+use super::selection::Selection;
+use super::{CellOrigin, DimRange, Field, Tiles};
+use crate::catalog::Array;
+use crate::catalog::snapshot::Snapshot;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::field::Stored;
+use crate::format::fragment::boxes::Bounds;
+use crate::format::range::{Rect, compare};
+use crate::format::schema::Schema;
+use crate::fragment::Fragment;
+use crate::fragment::cells::Cells;
+use crate::fragment::info::FragmentInfo;
+use crate::fragment::tail_prefetch::TailPrefetch;
+use crate::query::deletes::in_force as deletes_in_force;
+use crate::query::order::{ByteKey, GlobalOrder, SortKey};
+use crate::runtime::lock::lock;
+use crate::runtime::parallel;
+use crate::runtime::single_flight::{Memo, SingleFlight};
+use block::ViewPart;
+use component::{Component, FirstCells};
+use deletes::Deletes;
+use gather::Gather;
+use input::Input;
+use member::Rules;
+use ranges::Ranges;
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// The resources that each fragment of a view may use.
+#[derive(Clone, Copy)]
+struct Share {
+    /// Whether its files are held open. If not, its chunks stay in the cache while other fragments are read.
+    hold: bool,
+    /// The most bytes of a field that stay in the cache to be read again.
+    room: u64,
+}
+
+impl Share {
+    /// The share of each of `fragments` fragments.
+    fn of(engine: &Engine, fragments: usize) -> Share {
+        /// With more fragments than this, files are not held open.
+        const MAX_HELD: usize = 64;
+        Share {
+            hold: fragments <= MAX_HELD,
+            room: engine.cache.capacity() / 4 / (fragments as u64).max(1),
+        }
+    }
+
+    /// Whether there is room for `size` bytes of each cell of a fragment; false for None.
+    fn has_room(self, info: &FragmentInfo, size: Option<u64>) -> bool {
+        size.is_some_and(|size| size.saturating_mul(info.geometry.cell_num) <= self.room)
+    }
+}
+
+/// A sparse view: the fragments of a sparse array, merged on demand.
+pub(super) struct Sparse {
+    array: Arc<Array>,
+    snapshot: Arc<Snapshot>,
+    schema: Arc<Schema>,
+    subarray: Option<Vec<DimRange>>,
+    /// If given, the view has only so many of the first cells.
+    most: Option<u64>,
+    state: u64,
+    cells: Memo<Arc<dyn Merged>>,
+    /// The number of cells from the footers; None inside if they do not determine it.
+    told: OnceLock<Option<u64>>,
+}
+
+/// The merged cells of a view, independent of the type of the sort keys.
+trait Merged: Send + Sync {
+    fn count(&self) -> Result<u64>;
+
+    /// Where `cells` are stored, in the view's order.
+    fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>>;
+
+    /// The fragments in reading order, oldest first.
+    fn inputs(&self) -> &[Arc<Input>];
+
+    /// The runs of cells of fragments that contain `cells`.
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>>;
+
+    /// Whether some cell of the view comes from input `number`.
+    fn shows(&self, number: usize) -> Result<bool>;
+}
+
+/// A fragment, runs of its cells, and whether all of these are cells of the view.
+type Source<'a> = (&'a Input, Vec<Range<u64>>, bool);
+
+impl Sparse {
+    /// The view of what is selected.
+    pub(super) fn new(of: &Selection) -> Sparse {
+        Sparse {
+            most: of.most,
+            array: of.array.clone(),
+            snapshot: of.snapshot.clone(),
+            schema: of.schema.clone(),
+            subarray: of.subarray.clone(),
+            state: of.state(),
+            cells: Memo::default(),
+            told: OnceLock::new(),
+        }
+    }
+
+    /// The number of cells. Merges the fragments if footers do not determine it.
+    pub(super) fn count(&self) -> Result<u64> {
+        let merged = self.cells.get();
+        match (merged, self.told.get()) {
+            (Some(merged), _) => merged.count(),
+            (None, Some(Some(told))) => Ok(*told),
+            (None, Some(None)) => self.cells()?.count(),
+            (None, None) => {
+                let told = self.count_of_outlines()?;
+                self.told.get_or_init(|| told);
+                told.map_or_else(|| self.cells()?.count(), Ok)
+            }
+        }
+    }
+
+    /// The number of cells from the outlines of the fragments, without opening them. None if a cell may be
+    /// left out, or hidden by another with the same coordinates.
+    fn count_of_outlines(&self) -> Result<Option<u64>> {
+        /// With no more fragments than this, it is cheaper to open them.
+        const MAX_OPENED: usize = if cfg!(test) { 1 } else { 64 };
+        let (array, times) = (&self.array, self.snapshot.times);
+        let fragments = self.snapshot.fragment_list();
+        if self.subarray.is_some() || self.most.is_some() || fragments.len() <= MAX_OPENED {
+            return Ok(None);
+        }
+        let key = array.key.as_ref();
+        let deletes = deletes_in_force(&array.engine, key, &self.snapshot.listing, times, &self.schema)?;
+        if !deletes.is_empty() {
+            return Ok(None);
+        }
+        let outlines = outlines(&array.engine, &fragments)?;
+        let outlines = || outlines.iter().filter(|outline| outline.cells > 0);
+        if outlines().any(|outline| outline.timed || outline.dense) {
+            return Ok(None);
+        }
+        if !self.schema.allows_duplicates {
+            let order = GlobalOrder::new(&self.schema)?;
+            let domains = outlines().map(|outline| {
+                let sound = outline.schema.all_dimensions_fixed();
+                outline.domain.as_ref().filter(|_| sound)
+            });
+            let domains: Option<Vec<&Rect>> = domains.collect();
+            let Some(mut intervals) = domains.and_then(|domains| order.intervals::<ByteKey>(&domains)) else {
+                return Ok(None);
+            };
+            intervals.sort_unstable();
+            let mut pairs = intervals.iter().zip(intervals.iter().skip(1));
+            if pairs.any(|((_, end), (start, _))| start <= end) {
+                return Ok(None);
+            }
+        }
+        Ok(outlines().try_fold(0u64, |sum, outline| sum.checked_add(outline.cells)))
+    }
+
+    /// The cells of field `field`, an index into the view's fields.
+    pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
+        let Some(found) = self.schema.field(field) else {
+            return Err(Error::not_found(format!("there is no field {field}")));
+        };
+        let cells = self.cells()?;
+        let size = found.cell_size();
+        let engine = &self.array.engine;
+        let object = engine.number(&(&self.array.path, self.state, field));
+        let gather = Gather::new(cells, found)?;
+        Ok(Arc::new(RunCells::new(gather, size, &self.array, object)))
+    }
+
+    /// The origin of each of `runs`: see [`View::origins`](super::View::origins).
+    pub(super) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<CellOrigin>>> {
+        let (cells, fragments) = (self.cells()?, self.snapshot.fragment_list());
+        let origins = runs.iter().map(|run| {
+            let mut origin = CellOrigin {
+                unwritten: Some(0),
+                ..CellOrigin::default()
+            };
+            for (input, cells, whole) in cells.sources(run.clone())? {
+                let fragment = &fragments[input.index];
+                let geometry = &input.info.geometry;
+                let size = geometry.tile_cells.max(1);
+                let mut tiles: Vec<Range<u64>> = Vec::new();
+                let mut full = whole;
+                for run in cells {
+                    full &= run.start % size == 0 && (run.end % size == 0 || run.end == geometry.cell_num);
+                    let (first, end) = (run.start / size, run.end.div_ceil(size));
+                    match tiles.last_mut() {
+                        Some(last) if last.end >= first => last.end = end,
+                        _ => tiles.push(first..end),
+                    }
+                }
+                if !tiles.is_empty() {
+                    origin.parts.push(Tiles {
+                        fragment: fragment.clone(),
+                        tiles,
+                        whole: full,
+                    });
+                }
+            }
+            Ok(Some(origin))
+        });
+        origins.collect()
+    }
+
+    /// The newest fragment that has `field` in another form and that some cell comes from: its name, and the
+    /// difference.
+    pub(super) fn unreadable(&self, field: &Field) -> Result<Option<(String, &'static str)>> {
+        let cells = self.cells()?;
+        for (number, input) in cells.inputs().iter().enumerate().rev() {
+            if let Stored::Other(_, what) = input.info.stored_as(field)
+                && cells.shows(number)?
+            {
+                let fragments = self.snapshot.fragment_list();
+                let fragment = fragments.get(input.index);
+                let fragment = fragment.ok_or_else(|| Error::internal("there is no such fragment"))?;
+                return Ok(Some((fragment.directory_name(), what)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The merge of the fragments. The first call opens them.
+    fn cells(&self) -> Result<Arc<dyn Merged>> {
+        self.cells.get_or_make(|| self.merge())
+    }
+
+    fn merge(&self) -> Result<Arc<dyn Merged>> {
+        let order = GlobalOrder::new(&self.schema)?;
+        match order.words() {
+            Some(1) => self.merged::<[u64; 1]>(order),
+            Some(2) => self.merged::<[u64; 2]>(order),
+            Some(3) => self.merged::<[u64; 3]>(order),
+            Some(4) => self.merged::<[u64; 4]>(order),
+            _ => self.merged::<ByteKey>(order),
+        }
+    }
+
+    fn merged<K: SortKey + 'static>(&self, order: GlobalOrder) -> Result<Arc<dyn Merged>> {
+        /// Approximate bytes of memory for a candidate that a merge reads ahead.
+        const CANDIDATE: u64 = 128;
+        let times = self.snapshot.times;
+        let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
+        let array = &self.array;
+        let listing = &self.snapshot.listing;
+        let fragments = self.snapshot.fragment_list();
+        let share = Share::of(&array.engine, fragments.len());
+        // Without fragments, delete conditions need not be read.
+        let deletes = match fragments.is_empty() {
+            true => Vec::new(),
+            false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
+        };
+        let tails = TailPrefetch::new(&array.engine, fragments.iter(), Fragment::is_open);
+        let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
+            let index = index as usize;
+            tails.reach(index);
+            let info = fragments[index].open()?;
+            let deletes = Deletes::new(&info, &deletes, share.hold)?;
+            let input = Input::new(index, info, times, ranges.clone(), deletes, share)?;
+            Ok(Arc::new(input))
+        })?;
+        let memory = array.engine.cache.capacity() / 4 / parallel::threads();
+        // A merge of the first cells need not read further ahead in a fragment.
+        let enough = |most: u64| most.saturating_mul(CANDIDATE * inputs.len() as u64);
+        let rules = Rules {
+            order,
+            times,
+            duplicates: self.schema.allows_duplicates,
+            memory: self.most.map_or(memory, |most| memory.min(enough(most))),
+        };
+        let components = Components::<K>::new(self.array.clone(), self.state, rules, inputs);
+        Ok(match self.most {
+            Some(most) => Arc::new(Head::new(components, most)?),
+            None => Arc::new(components),
+        })
+    }
+}
+
+/// The components of a view, in the global order.
+struct Components<K> {
+    array: Arc<Array>,
+    rules: Rules,
+    inputs: Vec<Arc<Input>>,
+    components: Vec<Component<K>>,
+    /// The number of cells before each component, as far as it is known; the last entry counts all.
+    starts: Mutex<Vec<u64>>,
+    counting: SingleFlight,
+}
+
+impl<K: SortKey + 'static> Components<K> {
+    fn new(array: Arc<Array>, state: u64, rules: Rules, inputs: Vec<Arc<Input>>) -> Self {
+        let taking_part: Vec<&Arc<Input>> = inputs.iter().filter(|input| input.count() > 0).collect();
+        let mut intervals: Vec<(Option<(K, K)>, usize)> = taking_part
+            .iter()
+            .enumerate()
+            .map(|(i, input)| (interval(&rules.order, &input.info), i))
+            .collect();
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        if intervals.iter().any(|(interval, _)| interval.is_none()) {
+            groups.push((0..taking_part.len()).collect());
+        } else {
+            intervals.sort_by(|a, b| a.0.cmp(&b.0));
+            let mut end: Option<&K> = None;
+            for (interval, i) in &intervals {
+                let Some((low, high)) = interval else { continue };
+                match groups.last_mut() {
+                    Some(group) if end.is_some_and(|end| low <= end) => group.push(*i),
+                    _ => groups.push(vec![*i]),
+                }
+                end = end.max(Some(high));
+            }
+        }
+        let components = groups.into_iter().filter(|group| !group.is_empty()).enumerate();
+        let components = components.map(|(number, mut group)| {
+            // Members are in reading order, so that a later one is newer.
+            group.sort_unstable();
+            let members: Vec<Arc<Input>> = group.into_iter().map(|i| taking_part[i].clone()).collect();
+            let known = known_count(&rules, &members);
+            let object = array.engine.number(&(&array.path, state, "runs", number));
+            Component::new(members, known, object)
+        });
+        Components {
+            components: components.collect(),
+            array,
+            rules,
+            inputs,
+            starts: Mutex::new(vec![0]),
+            counting: SingleFlight::default(),
+        }
+    }
+
+    /// The number of cells before component `i`.
+    fn start(&self, i: usize) -> Result<u64> {
+        let find = || lock(&self.starts).get(i).copied();
+        self.counting.find_or_make(find, || {
+            loop {
+                if let Some(start) = find() {
+                    return Ok(start);
+                }
+                let (known, last) = {
+                    let starts = lock(&self.starts);
+                    (starts.len(), starts[starts.len() - 1])
+                };
+                let count = self.components[known - 1].count(&self.array.engine, &self.rules)?;
+                let next = last.checked_add(count);
+                lock(&self.starts)
+                    .push(next.ok_or_else(|| Error::limit("the view has more than 2^64 cells").at(0))?);
+            }
+        })
+    }
+
+    /// The components that have some of `cells`, each with its cells and those of `cells` among them.
+    #[allow(clippy::type_complexity)]
+    fn having(&self, cells: Range<u64>) -> Result<Vec<(&Component<K>, Range<u64>, Range<u64>)>> {
+        self.count()?;
+        let starts = lock(&self.starts);
+        let first = starts.partition_point(|&start| start <= cells.start) - 1;
+        let bounds = self.components.iter().zip(starts.windows(2)).skip(first);
+        let having = bounds.map(|(component, bounds)| {
+            let (start, end) = (bounds[0], bounds[1]);
+            (component, start..end, cells.start.max(start)..cells.end.min(end))
+        });
+        Ok(having
+            .take_while(|(_, own, _)| own.start < cells.end)
+            .filter(|(_, _, part)| !part.is_empty())
+            .collect())
+    }
+}
+
+impl<K: SortKey + 'static> Merged for Components<K> {
+    fn count(&self) -> Result<u64> {
+        self.start(self.components.len())
+    }
+
+    fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>> {
+        let mut parts = Vec::new();
+        for (component, own, mut left) in self.having(cells)? {
+            while !left.is_empty() {
+                let wanted = left.start - own.start..left.end - own.start;
+                let part = component.part(&self.array.engine, &self.rules, wanted)?;
+                if part.count() == 0 {
+                    return Err(Error::internal(format!("no part has cell {}", left.start)));
+                }
+                left.start += part.count();
+                parts.push(part);
+            }
+        }
+        Ok(parts)
+    }
+
+    fn inputs(&self) -> &[Arc<Input>] {
+        &self.inputs
+    }
+
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
+        let mut sources = Vec::new();
+        for (component, own, part) in self.having(cells)? {
+            let all = part == own;
+            let single = component.inputs.len() == 1;
+            let part = part.start - own.start..part.end - own.start;
+            for (member, ranks) in component.ranks(&self.array.engine, &self.rules, part)? {
+                let input = &component.inputs[member];
+                let exact = component.is_counted() && (all || single);
+                sources.push((&**input, input.cells(ranks).collect(), exact));
+            }
+        }
+        Ok(sources)
+    }
+
+    fn shows(&self, number: usize) -> Result<bool> {
+        for (component, own, _) in self.having(0..self.count()?)? {
+            if !component.inputs.iter().any(|input| input.index == number) {
+                continue;
+            }
+            if component.is_counted() {
+                return Ok(true);
+            }
+            let (mut at, count, mut found) = (0, own.end - own.start, false);
+            while at < count && !found {
+                let part = component.part(&self.array.engine, &self.rules, at..count)?;
+                if part.count() == 0 {
+                    return Err(Error::internal(format!("no part has cell {at}")));
+                }
+                part.pieces(|piece| found |= piece.input == number)?;
+                at += part.count();
+            }
+            return Ok(found);
+        }
+        Ok(false)
+    }
+}
+
+/// The first cells of a view, without a merge of all cells.
+struct Head<K> {
+    all: Components<K>,
+    parts: Vec<HeadPart>,
+}
+
+/// The first cells of a component.
+struct HeadPart {
+    /// The index of the component.
+    component: usize,
+    /// Its cells, counted in the view.
+    cells: Range<u64>,
+    /// The merge of its first cells; None if all of the component is merged.
+    first: Option<FirstCells>,
+}
+
+impl<K: SortKey + 'static> Head<K> {
+    /// The first `most` cells of `all`, or all if there are fewer.
+    fn new(all: Components<K>, most: u64) -> Result<Head<K>> {
+        let engine = &all.array.engine;
+        let (mut parts, mut start) = (Vec::new(), 0);
+        for (number, component) in all.components.iter().enumerate() {
+            if start == most {
+                break;
+            }
+            let first = component.head(engine, &all.rules, most - start)?;
+            let count = match &first {
+                Some(first) => first.count(),
+                None => component.count(engine, &all.rules)?,
+            };
+            let end = start + count.min(most - start);
+            parts.push(HeadPart {
+                component: number,
+                cells: start..end,
+                first,
+            });
+            start = end;
+        }
+        Ok(Head { all, parts })
+    }
+}
+
+impl<K: SortKey + 'static> Merged for Head<K> {
+    fn count(&self) -> Result<u64> {
+        Ok(self.parts.last().map_or(0, |part| part.cells.end))
+    }
+
+    fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>> {
+        let mut parts = Vec::new();
+        for part in &self.parts {
+            let own = &part.cells;
+            let mut left = cells.start.max(own.start)..cells.end.min(own.end);
+            while !left.is_empty() {
+                let wanted = left.start - own.start..left.end - own.start;
+                let found = match (&part.first, self.all.components.get(part.component)) {
+                    (Some(first), _) => first.part(wanted)?,
+                    (None, Some(component)) => {
+                        component.part(&self.all.array.engine, &self.all.rules, wanted)?
+                    }
+                    (None, None) => return Err(Error::internal("there is no such component")),
+                };
+                if found.count() == 0 {
+                    return Err(Error::internal(format!("no part has cell {}", left.start)));
+                }
+                left.start += found.count();
+                parts.push(found);
+            }
+        }
+        Ok(parts)
+    }
+
+    fn inputs(&self) -> &[Arc<Input>] {
+        &self.all.inputs
+    }
+
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
+        self.all.sources(cells)
+    }
+
+    fn shows(&self, number: usize) -> Result<bool> {
+        let mut found = false;
+        for part in self.parts(0..self.count()?)? {
+            part.pieces(|piece| found |= piece.input == number)?;
+        }
+        Ok(found)
+    }
+}
+
+/// The least and the greatest possible key in a fragment; None if its non-empty domain does not bound them.
+fn interval<K: SortKey>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> {
+    let domain = info.non_empty_domain().filter(|_| info.has_sound_boxes())?;
+    order.interval(domain)
+}
+
+/// The number of cells of a component, the sum of those of its fragments, if footers determine it. None if
+/// some cells may be left out or have the same coordinates.
+fn known_count(rules: &Rules, members: &[Arc<Input>]) -> Option<u64> {
+    let whole = members.iter().all(|input| input.is_whole());
+    let once = rules.duplicates || members.iter().all(|input| !input.has_timestamps()) && !overlap(members);
+    let mut counts = members.iter().map(|input| input.count());
+    (whole && once).then(|| counts.try_fold(0u64, u64::checked_add))?
+}
+
+/// Whether the non-empty domains of some fragments overlap, so that cells may have the same coordinates.
+fn overlap(members: &[Arc<Input>]) -> bool {
+    /// With more fragments than this, domains are not compared, and the answer is yes.
+    const MAX_COMPARED: usize = 1000;
+    if members.len() < 2 {
+        return false;
+    }
+    let domains: Option<Vec<&Rect>> = members
+        .iter()
+        .map(|input| {
+            input
+                .info
+                .non_empty_domain()
+                .filter(|_| input.info.has_sound_boxes())
+        })
+        .collect();
+    let (Some(domains), Some(first)) = (domains, members.first()) else {
+        return true;
+    };
+    if domains.len() > MAX_COMPARED {
+        return true;
+    }
+    let schema = &first.info.schema;
+    let apart = |a: &Rect, b: &Rect| {
+        schema.dimensions.iter().zip(a.iter().zip(b)).any(|(d, (a, b))| {
+            let below = |a: Bounds<'_>, b: Bounds<'_>| {
+                compare(d.datatype, d.cell_val_num, a.1, b.0) == Some(Ordering::Less)
+            };
+            let (a, b) = ((&*a.lo, &*a.hi), (&*b.lo, &*b.hi));
+            below(a, b) || below(b, a)
+        })
+    };
+    let mut pairs = domains.iter().enumerate();
+    pairs.any(|(i, a)| domains.iter().skip(i + 1).any(|b| !apart(a, b)))
+}

@@ -1,0 +1,115 @@
+//! The ranges of the cells of a view: the subarray and the current domain.
+
+use super::super::DimRange;
+use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::fragment::boxes::Bounds;
+use crate::format::range::{compare, keep_between};
+use crate::format::schema::Schema;
+use crate::fragment::cell_slice::CellSlice;
+use std::cmp::Ordering;
+
+/// Inclusive bounds of the coordinates of some dimensions. A dimension may have none or several.
+pub(super) struct Ranges(Vec<Axis>);
+
+struct Axis {
+    dimension: usize,
+    datatype: Datatype,
+    cell_val_num: CellValNum,
+    lo: Option<Vec<u8>>,
+    hi: Option<Vec<u8>>,
+}
+
+/// How much of a box is inside the ranges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inside {
+    Not,
+    Partly,
+    Wholly,
+}
+
+impl Ranges {
+    /// The intersection of `subarray` and the current domain of `schema`.
+    pub(super) fn new(schema: &Schema, subarray: Option<&[DimRange]>) -> Ranges {
+        let axes = schema.dimensions.iter().enumerate().flat_map(|(i, dimension)| {
+            let axis = |lo: Option<&[u8]>, hi: Option<&[u8]>| Axis {
+                dimension: i,
+                datatype: dimension.datatype,
+                cell_val_num: dimension.cell_val_num,
+                lo: lo.map(<[u8]>::to_vec),
+                hi: hi.map(<[u8]>::to_vec),
+            };
+            let current = schema.current_domain.as_ref().and_then(|rect| rect.get(i));
+            let wanted = subarray.and_then(|ranges| ranges.get(i));
+            let current = current.map(|range| axis(Some(&range.lo), Some(&range.hi)));
+            let wanted = wanted.map(|range| axis(range.lo.as_deref(), range.hi.as_deref()));
+            [current, wanted]
+        });
+        let restricting = axes
+            .flatten()
+            .filter(|axis| axis.lo.is_some() || axis.hi.is_some());
+        Ranges(restricting.collect())
+    }
+
+    /// Clears the flags of cells outside the ranges. `columns` has the coordinates by dimension.
+    pub(super) fn keep(&self, columns: &[CellSlice<'_>], stay: &mut [bool]) {
+        for axis in &self.0 {
+            match columns.get(axis.dimension) {
+                Some(column) => axis.keep(column, stay),
+                None => stay.fill(false),
+            }
+        }
+    }
+
+    /// How much of a box is inside the ranges.
+    pub(super) fn meet(&self, bounds: &[Bounds<'_>]) -> Inside {
+        let mut inside = Inside::Wholly;
+        for axis in &self.0 {
+            let Some((lo, hi)) = bounds.get(axis.dimension) else {
+                return Inside::Partly;
+            };
+            match (axis.side(lo), axis.side(hi)) {
+                (_, Some(Ordering::Less)) | (Some(Ordering::Greater), _) => return Inside::Not,
+                (Some(Ordering::Equal), Some(Ordering::Equal)) => {}
+                _ => inside = Inside::Partly,
+            }
+        }
+        inside
+    }
+}
+
+impl Axis {
+    /// Clears the flags of coordinates outside the range.
+    fn keep(&self, column: &CellSlice<'_>, stay: &mut [bool]) {
+        let ends = [self.lo.as_deref(), self.hi.as_deref()];
+        let single = self.cell_val_num == CellValNum::Fixed(1);
+        if single && keep_between(self.datatype, column.values, ends, stay) {
+            return;
+        }
+        let size = self
+            .cell_val_num
+            .cell_size(self.datatype)
+            .map(|size| size as usize);
+        for (i, stay) in stay.iter_mut().enumerate() {
+            let value = match size {
+                None => column.text(i),
+                Some(size) => &column.values[i * size..(i + 1) * size],
+            };
+            *stay &= self.side(value) == Some(Ordering::Equal);
+        }
+    }
+
+    /// Whether a value is below, inside (`Equal`) or above the range. None if it cannot be compared (NaN).
+    fn side(&self, value: &[u8]) -> Option<Ordering> {
+        let to = |end: &Option<Vec<u8>>, open: Ordering| match end {
+            None => Some(open),
+            Some(end) => compare(self.datatype, self.cell_val_num, value, end),
+        };
+        Some(
+            match (to(&self.lo, Ordering::Greater)?, to(&self.hi, Ordering::Less)?) {
+                (Ordering::Less, _) => Ordering::Less,
+                (_, Ordering::Greater) => Ordering::Greater,
+                _ => Ordering::Equal,
+            },
+        )
+    }
+}

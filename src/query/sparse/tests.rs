@@ -1,0 +1,338 @@
+//! Writes sparse arrays, fragment by fragment, and compares their views with a model. The model collects all
+//! cells in a hash map, and sorts those of the view with a plain comparison of coordinates, without keys,
+//! windows, heaps or checkpoints.
+
+use super::super::testing::{Numbers, UUID, generic, open, read};
+use super::super::{DimRange, View};
+use super::batch::WRONG_TURN;
+use crate::bytes::Output;
+use crate::catalog::time::TimeRange;
+use crate::fragment::column::Content;
+use crate::storage::MemoryStorage;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::path::Path;
+
+mod arrays;
+use arrays::{ASCII, Cell, Coordinate, Design, Dimension, INT32, Int, Text, Written, key};
+
+/// The cells that a view must have.
+fn model(
+    design: &Design,
+    written: &[Written],
+    times: TimeRange,
+    ranges: Option<&[(Option<Coordinate>, Option<Coordinate>)]>,
+) -> Vec<Cell> {
+    let mut visible: Vec<&Written> = written
+        .iter()
+        .filter(|own| own.stamps.0 <= times.end && times.start <= own.stamps.1)
+        .collect();
+    visible.sort_by(|a, b| (a.stamps.0, &a.name).cmp(&(b.stamps.0, &b.name)));
+    /// Timestamp, index of the fragment, index in the fragment, and the cell.
+    type Version<'a> = (u64, usize, usize, &'a Cell);
+    let mut places: HashMap<Vec<Vec<u8>>, Vec<Version>> = HashMap::new();
+    for (index, own) in visible.iter().enumerate() {
+        for (at, cell) in own.cells.iter().enumerate() {
+            let time = if own.has_timestamps {
+                cell.time
+            } else {
+                own.stamps.0
+            };
+            if !own.has_timestamps || times.start <= time && time <= times.end {
+                places
+                    .entry(key(&cell.place))
+                    .or_default()
+                    .push((time, index, at, cell));
+            }
+        }
+    }
+    let mut cells = Vec::new();
+    for (_, mut versions) in places {
+        if !design.duplicates {
+            // The newest is kept; within one fragment, the one that is stored first.
+            versions.sort_by_key(|&(time, index, at, _)| (time, index, usize::MAX - at));
+            versions = versions.pop().into_iter().collect();
+        }
+        cells.extend(versions);
+    }
+    cells.retain(|(.., cell)| cell.deleted > times.end);
+    cells.retain(|(.., cell)| {
+        ranges.is_none_or(|ranges| {
+            cell.place.iter().zip(ranges).all(|(v, (low, high))| {
+                low.as_ref().is_none_or(|low| v.compare(low) != Ordering::Less)
+                    && high
+                        .as_ref()
+                        .is_none_or(|high| v.compare(high) != Ordering::Greater)
+            })
+        })
+    });
+    cells.sort_by(|a, b| {
+        let newest_first = match design.duplicates {
+            true => b.1.cmp(&a.1),
+            false => (b.0, b.1).cmp(&(a.0, a.1)),
+        };
+        let order = design.compare(&a.3.place, &b.3.place);
+        order.then(newest_first).then(a.2.cmp(&b.2))
+    });
+    cells.into_iter().map(|(.., cell)| cell.clone()).collect()
+}
+
+/// Compares one content of a field with the bytes that it must have: read as a whole, in steps, and in some
+/// random parts.
+fn check(view: &View, field: usize, content: Content, wanted: &[u8], numbers: &mut Numbers, what: &str) {
+    let cells = view.open(field).unwrap();
+    assert_eq!(cells.len(content).unwrap(), wanted.len() as u64, "{what}");
+    let len = wanted.len() as u64;
+    for _ in 0..3 {
+        let from = numbers.below(len + 1);
+        let to = from + numbers.below((len - from).min(100) + 1);
+        let piece = Output::of(|out| cells.read(content, from..to, out)).unwrap();
+        assert!(
+            *piece == wanted[from as usize..to as usize],
+            "{what}: {from}..{to}"
+        );
+    }
+    assert!(read(&*cells, content, 1 + numbers.below(200)) == wanted, "{what}");
+    assert!(read(&*cells, content, 1 << 20) == wanted, "{what}");
+}
+
+/// Concatenated texts, and the offset of each, with the end of the last.
+fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<u8>) {
+    let (mut data, mut offsets) = (Vec::new(), vec![0; 8]);
+    for value in values {
+        data.extend(value);
+        offsets.extend((data.len() as u64).to_le_bytes());
+    }
+    (data, offsets)
+}
+
+/// Compares views of `written`, at random times and in random parts, with the model.
+fn compare(numbers: &mut Numbers, design: &Design, written: &[Written], seed: u64) {
+    let mut storage = MemoryStorage::default();
+    let schema = format!("__schema/__1_1_{UUID}");
+    storage.insert(Path::new(&schema), generic(&design.bytes()));
+    for own in written {
+        own.write(&mut storage, design);
+    }
+    let (array, _) = open(&storage);
+    for round in 0..4 {
+        let times = match round {
+            0 => None,
+            _ => Some(TimeRange {
+                start: numbers.below(2) * numbers.below(25),
+                end: 10 + numbers.below(30),
+            }),
+        };
+        let ranges: Option<Vec<_>> = (round % 2 == 1).then(|| {
+            let sides = design.dimensions.iter().map(|dimension| {
+                let (mut low, mut high) = (dimension.coordinate(numbers), dimension.coordinate(numbers));
+                if low.compare(&high) == Ordering::Greater {
+                    (low, high) = (high, low);
+                }
+                let open = numbers.below(8);
+                ((open != 0).then_some(low), (open != 1).then_some(high))
+            });
+            sides.collect()
+        });
+        let subarray = ranges.as_ref().map(|ranges| {
+            let sides = ranges.iter().map(|(low, high)| DimRange {
+                lo: low.as_ref().map(Coordinate::bytes),
+                hi: high.as_ref().map(Coordinate::bytes),
+            });
+            sides.collect()
+        });
+        let seen = times.unwrap_or(TimeRange {
+            start: 0,
+            end: u64::MAX - 1,
+        });
+        let wanted = model(design, written, seen, ranges.as_deref());
+        let what = format!("seed {seed}, {times:?}, {ranges:?}, {design:?}");
+        let view = View::new(array.clone(), times, subarray).unwrap();
+        assert_eq!(view.count().unwrap(), wanted.len() as u64, "{what}");
+        for (i, dimension) in design.dimensions.iter().enumerate() {
+            let what = format!("dimension {i}, {what}");
+            let values: Vec<Vec<u8>> = wanted.iter().map(|cell| cell.place[i].bytes()).collect();
+            let (data, offsets) = texts(values.iter().map(Vec::as_slice));
+            check(&view, i, Content::Data, &data, numbers, &what);
+            if dimension.datatype == ASCII {
+                check(&view, i, Content::Offsets, &offsets, numbers, &what);
+            }
+        }
+        let first = design.dimensions.len();
+        let data: Vec<u8> = wanted.iter().flat_map(|cell| cell.numbers).collect();
+        let validity: Vec<u8> = wanted.iter().map(|cell| cell.valid).collect();
+        let (text, offsets) = texts(wanted.iter().map(|cell| cell.text.as_slice()));
+        check(&view, first, Content::Data, &data, numbers, &what);
+        check(&view, first, Content::Validity, &validity, numbers, &what);
+        check(&view, first + 1, Content::Data, &text, numbers, &what);
+        check(&view, first + 1, Content::Offsets, &offsets, numbers, &what);
+    }
+}
+
+#[test]
+fn views_equal_a_model_that_sorts_all_cells() {
+    for seed in 0..300 {
+        let mut numbers = Numbers(seed * 77 + 1);
+        let design = Design::random(&mut numbers);
+        let count = numbers.below(7);
+        let most = 1 + numbers.below(40);
+        let written: Vec<Written> = (0..count)
+            .map(|number| Written::random(&mut numbers, &design, number, most))
+            .collect();
+        compare(&mut numbers, &design, &written, seed);
+    }
+}
+
+#[test]
+fn many_fragments_equal_the_model() {
+    for seed in 0..2 {
+        let mut numbers = Numbers(seed + 1000);
+        let design = Design {
+            duplicates: seed == 1,
+            ..Design::random(&mut numbers)
+        };
+        let written: Vec<Written> = (0..300)
+            .map(|number| Written::random(&mut numbers, &design, number, 6))
+            .collect();
+        compare(&mut numbers, &design, &written, seed);
+    }
+}
+
+/// libtiledb writes strings in the order of signed bytes, and reads them in that of unsigned ones.
+#[test]
+fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
+    let places: [&[u8]; 8] = [b"", b"\x80", b"\xff", b"a", b"a\x80", b"az", b"b", b"z"];
+    for seed in 0..100 {
+        let mut numbers = Numbers(seed + 2000);
+        let dimension = Dimension {
+            datatype: ASCII,
+            domain: None,
+            extent: None,
+        };
+        let design = Design {
+            dimensions: vec![dimension],
+            duplicates: false,
+            tile_order: 0,
+            cell_order: 0,
+            capacity: 1 + numbers.below(4) as usize,
+        };
+        // All have the same domain and timestamp, so that they are merged: a single one is not sorted.
+        let mut written = |number: u64| {
+            let chosen = places
+                .iter()
+                .filter(|place| place.len() != 2 || numbers.below(2) == 0);
+            let mut cells: Vec<Cell> = chosen
+                .map(|place| Cell {
+                    place: vec![Text(place.to_vec())],
+                    time: 10,
+                    deleted: u64::MAX,
+                    numbers: [number as u8; 6],
+                    valid: 1,
+                    text: place.to_vec(),
+                })
+                .collect();
+            cells.sort_by_key(|cell| cell.text.iter().map(|byte| *byte as i8).collect::<Vec<_>>());
+            Written {
+                stamps: (10, 10),
+                name: format!("__10_10_{number:032x}_22"),
+                has_timestamps: false,
+                has_delete_metadata: false,
+                cells,
+            }
+        };
+        let written: Vec<Written> = (0..2 + seed % 4).map(&mut written).collect();
+        compare(&mut numbers, &design, &written, seed);
+    }
+}
+
+/// A batch whose turns are those of other members is an error or a panic.
+#[test]
+fn a_wrong_turn_never_gives_other_cells() {
+    let dimension = Dimension {
+        datatype: INT32,
+        domain: Some((Int(0), Int(100))),
+        extent: Some(Int(10)),
+    };
+    let mut failures = 0;
+    for (duplicates, number, member) in [false, true]
+        .into_iter()
+        .flat_map(|d| (0..16).flat_map(move |n| (0..4).map(move |m| (d, n, m))))
+    {
+        let design = Design {
+            dimensions: vec![dimension.clone()],
+            duplicates,
+            tile_order: 0,
+            cell_order: 0,
+            capacity: 4,
+        };
+        let mut storage = MemoryStorage::default();
+        let schema = format!("__schema/__1_1_{UUID}");
+        storage.insert(Path::new(&schema), generic(&design.bytes()));
+        for own in 0..3 {
+            let written = Written {
+                stamps: (10, 10),
+                name: format!("__10_10_{own:032x}_22"),
+                has_timestamps: false,
+                has_delete_metadata: false,
+                cells: (0..10).map(|i| Cell::at(3 * i + own + 5 * (i % 2))).collect(),
+            };
+            written.write(&mut storage, &design);
+        }
+        let (array, _) = open(&storage);
+        let view = View::new(array, None, None).unwrap();
+        let places = || {
+            let cells = view.open(0)?;
+            let whole = Output::of(|out| cells.read(Content::Data, 0..120, out))?.to_vec();
+            Ok::<_, crate::error::Error>(whole)
+        };
+        WRONG_TURN.set(Some((number, member)));
+        let wrong = std::panic::catch_unwind(std::panic::AssertUnwindSafe(places));
+        WRONG_TURN.set(None);
+        match wrong {
+            Ok(Ok(found)) => assert!(found == places().unwrap(), "turn {number} of member {member}"),
+            _ => failures += 1,
+        }
+    }
+    assert!(failures > 64, "{failures}");
+}
+
+#[test]
+fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
+    let dimension = Dimension {
+        datatype: INT32,
+        domain: Some((Int(0), Int(5000))),
+        extent: Some(Int(10)),
+    };
+    let design = Design {
+        dimensions: vec![dimension],
+        duplicates: false,
+        tile_order: 0,
+        cell_order: 0,
+        capacity: 16,
+    };
+    let sorted: Vec<i32> = (0..4000).collect();
+    let turned: Vec<i32> = (0..4000).rev().collect();
+    // Each sample is in order, but the samples are not in order among themselves.
+    let halves: Vec<i32> = (2000..4000).chain(0..2000).collect();
+    for (places, chunks) in [(sorted, 20), (turned, 1000), (halves, 1000)] {
+        let written = Written {
+            stamps: (10, 10),
+            name: format!("__10_10_{UUID}_22"),
+            has_timestamps: false,
+            has_delete_metadata: false,
+            cells: places.into_iter().map(Cell::at).collect(),
+        };
+        let mut storage = MemoryStorage::default();
+        let schema = format!("__schema/__1_1_{UUID}");
+        storage.insert(Path::new(&schema), generic(&design.bytes()));
+        written.write(&mut storage, &design);
+        let (array, stats) = open(&storage);
+        let view = View::new(array, None, None).unwrap();
+        let cells = view.open(0).unwrap();
+        let first = Output::of(|out| cells.read(Content::Data, 0..40, out)).unwrap();
+        let wanted: Vec<u8> = (0..10).flat_map(i32::to_le_bytes).collect();
+        assert!(*first == wanted);
+        let decoded = stats.chunks_decoded.get();
+        assert!(decoded < chunks, "{decoded} chunks decoded");
+    }
+}

@@ -1,0 +1,565 @@
+//! The cache of decoded chunks, chunk indexes and the text of large documents, bounded in bytes.
+//!
+//! An entry that is being decoded counts against the bound. It is decoded once, even if several readers want
+//! it: the first loads it, and the others wait for its result, success or failure. Failures are not kept.
+//!
+//! The cache is scan-resistant: two lists share the bound. Chunks that a sequential reader passes through
+//! ([`Keep::Passing`]) are not read again, since the kernel has its own copy. They get a small share. So they
+//! do not evict chunks that may be read again, and their memory is used again: page faults of new memory
+//! would cost half as much as decoding.
+//!
+//! A loader holds a part of the budget that others may be waiting for, so it must not use the cache itself.
+//! An entry that is made from other entries, such as the text of a document, is loaded with
+//! [`ChunkCache::derive`], whose loader holds nothing.
+
+use crate::bytes::Keep;
+use crate::error::{Error, Result};
+use crate::runtime::lock::lock;
+use crate::runtime::requester::{is_of_others, wait_on};
+use crate::runtime::single_flight::Flight;
+use crate::runtime::stats::Stats;
+use crate::storage::Budget;
+use lru::LruCache;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::thread::{self, available_parallelism};
+use std::time::{Duration, Instant};
+
+/// How many bytes may be decoded at once beyond the size of the cache.
+const ALLOWANCE: u64 = 32 << 20;
+
+/// `check_size` assumes at least this capacity, in bytes.
+const MIN_ASSUMED_CAPACITY: u64 = 32 << 20;
+
+/// A reservation of at most this many bytes is never refused.
+const SMALL_RESERVATION: u64 = 64 << 10;
+
+/// The longest wait of a loader of an entry larger than the cache for readers to drop another such entry, and
+/// the interval at which it polls. The wait is limited, since a reader may hold the one while it asks for the
+/// other.
+const MAX_UNKEPT_WAIT: Duration = Duration::from_millis(200);
+const UNKEPT_POLL: Duration = Duration::from_millis(1);
+
+/// What a cache entry belongs to. `object` is a number from [`crate::engine::Engine::object`]; `tile` and
+/// `chunk` are numbers within the object. Entries of different types may have the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CacheKey {
+    object: u64,
+    tile: u64,
+    chunk: usize,
+}
+
+impl CacheKey {
+    /// The key of an entry for a whole object.
+    pub fn of(object: u64) -> CacheKey {
+        CacheKey::tile(object, u64::MAX)
+    }
+
+    /// The key of a tile of a file, or of another numbered part of an object.
+    pub fn tile(object: u64, tile: u64) -> CacheKey {
+        CacheKey::chunk(object, tile, 0)
+    }
+
+    /// The key of a chunk of a tile.
+    pub fn chunk(object: u64, tile: u64, chunk: usize) -> CacheKey {
+        CacheKey { object, tile, chunk }
+    }
+}
+
+/// A type of cache entries.
+pub trait Entry: Send + Sync + 'static {
+    /// Approximate size in bytes.
+    fn memory(&self) -> u64;
+}
+
+impl<T: Copy + Send + Sync + 'static> Entry for Vec<T> {
+    fn memory(&self) -> u64 {
+        (self.capacity() as u64).saturating_mul(size_of::<T>() as u64)
+    }
+}
+
+/// The measured lengths of a document.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// The end offset of each of its segments.
+    pub ends: Vec<u64>,
+    /// A hash of its text.
+    pub version: u64,
+}
+
+impl Lengths {
+    /// The length of the document in bytes.
+    pub fn total(&self) -> u64 {
+        // A document has a segment at least.
+        self.ends[self.ends.len() - 1]
+    }
+}
+
+impl Entry for Lengths {
+    fn memory(&self) -> u64 {
+        self.ends.memory()
+    }
+}
+
+/// An entry of any type, with the bytes that it counts as. Cloning shares it.
+#[derive(Clone)]
+struct Item {
+    entry: Arc<dyn Any + Send + Sync>,
+    size: u64,
+}
+
+impl Item {
+    fn new<T: Entry>(entry: Arc<T>) -> Item {
+        Item {
+            size: Item::size(&*entry),
+            entry,
+        }
+    }
+
+    fn size(entry: &impl Entry) -> u64 {
+        /// Overhead of an entry, bytes.
+        const OVERHEAD: u64 = 128;
+        entry.memory().saturating_add(OVERHEAD)
+    }
+
+    fn entry<T: Entry>(self) -> Result<Arc<T>> {
+        let other = |_| Error::internal("a cache entry has another type than its key says");
+        self.entry.downcast().map_err(other)
+    }
+}
+
+/// The key of an entry, and its type.
+type TypedKey = (TypeId, CacheKey);
+
+fn typed<T: Entry>(key: CacheKey) -> TypedKey {
+    (TypeId::of::<T>(), key)
+}
+
+/// The share of the cache for [`Keep::Passing`]: capacity / `PASSING_SHARE`, at most `MAX_PASSING` bytes.
+const PASSING_SHARE: u64 = 16;
+const MAX_PASSING: u64 = 16 << 20;
+
+/// The share has room for at least this many entries, because larger entries stay.
+const MIN_PASSING_ENTRIES: u64 = 32;
+
+/// How much of that share is used per processor: this many entries or this many bytes, whichever is more.
+/// Requests on different processors use the same chunks, and overlapping fragments need several chunks for
+/// each request. With half of it, ten fragments of 256 MiB took 10 % more decoding and 24 % more time; other
+/// arrays were as fast.
+const PASSING_ENTRIES_PER_CPU: usize = 64;
+const PASSING_BYTES_PER_CPU: u64 = 4 << 20;
+
+/// Free memory is returned to the system whenever capacity / `TRIM_FRACTION` bytes were evicted. Entries have
+/// many sizes: a full cache of chunks of 40 and 80 KB used a third more memory than it counted.
+const TRIM_FRACTION: u64 = 16;
+
+/// Makes the allocator return all empty pages.
+fn give_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: `malloc_trim` may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// The cache. Safe to use from any number of threads.
+pub struct ChunkCache {
+    capacity: u64,
+    processors: usize,
+    stats: Arc<Stats>,
+    state: Mutex<State>,
+    /// Signalled when bytes become free.
+    room: Condvar,
+}
+
+struct State {
+    staying: LruCache<TypedKey, Item>,
+    passing: LruCache<TypedKey, Item>,
+    loading: HashMap<TypedKey, Arc<Flight<Item>>>,
+    /// Bytes of entries, loads and reservations together.
+    bytes: u64,
+    passing_bytes: u64,
+    loading_bytes: u64,
+    /// The part of `bytes` that cannot be evicted.
+    held_bytes: u64,
+    /// Entries larger than the whole cache, so not kept, that readers may still hold.
+    unkept: Vec<Weak<dyn Any + Send + Sync>>,
+    /// Bytes of staying entries evicted since the allocator last returned free memory.
+    dropped_bytes: u64,
+}
+
+impl State {
+    /// The entry for `key`. A passing entry becomes a staying one if `keep` says so.
+    fn find(&mut self, key: &TypedKey, keep: Keep) -> Option<Item> {
+        if let Some(item) = self.staying.get(key) {
+            return Some(item.clone());
+        }
+        if keep == Keep::Passing {
+            return self.passing.get(key).cloned();
+        }
+        let item = self.passing.pop(key)?;
+        self.passing_bytes = self.passing_bytes.saturating_sub(item.size);
+        self.staying.put(*key, item.clone());
+        Some(item)
+    }
+
+    fn put(&mut self, key: TypedKey, item: Item, keep: Keep) {
+        self.bytes = self.bytes.saturating_add(item.size);
+        match keep {
+            Keep::Staying => self.staying.put(key, item),
+            Keep::Passing => {
+                self.passing_bytes = self.passing_bytes.saturating_add(item.size);
+                self.passing.put(key, item)
+            }
+        };
+    }
+
+    /// Whether a reader still holds an entry that is larger than the whole cache.
+    fn holds_unkept(&self) -> bool {
+        self.unkept.iter().any(|entry| entry.strong_count() > 0)
+    }
+
+    /// Notes an entry that is larger than the whole cache, and forgets those that nobody holds.
+    fn note_unkept(&mut self, item: &Item) {
+        self.unkept.retain(|entry| entry.strong_count() > 0);
+        self.unkept.push(Arc::downgrade(&item.entry));
+    }
+
+    /// Drops the least recently used of the passing entries.
+    fn drop_passing(&mut self) -> bool {
+        let Some((_, Item { size, .. })) = self.passing.pop_lru() else {
+            return false;
+        };
+        self.passing_bytes = self.passing_bytes.saturating_sub(size);
+        self.bytes = self.bytes.saturating_sub(size);
+        true
+    }
+
+    /// Drops the least recently used of the staying entries.
+    fn drop_staying(&mut self) -> bool {
+        let Some((_, Item { size, .. })) = self.staying.pop_lru() else {
+            return false;
+        };
+        self.dropped_bytes = self.dropped_bytes.saturating_add(size);
+        self.bytes = self.bytes.saturating_sub(size);
+        true
+    }
+}
+
+impl ChunkCache {
+    /// An empty cache of at most `capacity` bytes.
+    pub fn new(capacity: u64, stats: Arc<Stats>) -> Self {
+        stats.cache_capacity.set(capacity);
+        ChunkCache {
+            capacity,
+            processors: available_parallelism().map_or(1, NonZeroUsize::get),
+            stats,
+            state: Mutex::new(State {
+                staying: LruCache::unbounded(),
+                passing: LruCache::unbounded(),
+                loading: HashMap::new(),
+                bytes: 0,
+                passing_bytes: 0,
+                loading_bytes: 0,
+                held_bytes: 0,
+                unkept: Vec::new(),
+                dropped_bytes: 0,
+            }),
+            room: Condvar::new(),
+        }
+    }
+
+    /// The capacity in bytes.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// `LimitExceeded` if decoding `bytes` bytes at once would take much more memory than the cache has. The
+    /// check covers sizes in damaged files, which may be consistent.
+    pub fn check_size(&self, bytes: u64) -> Result<()> {
+        let most = self.capacity.max(MIN_ASSUMED_CAPACITY).saturating_add(ALLOWANCE);
+        if bytes > most {
+            return Err(Error::limit(format!(
+                "decoding this takes {bytes} bytes at once, but the cache size allows {most}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether an entry is no larger than the cache. If it is, it is not kept, and the next such entry is
+    /// loaded only when readers have dropped it.
+    pub fn can_keep(&self, entry: &impl Entry) -> bool {
+        Item::size(entry) <= self.capacity
+    }
+
+    /// The entry for `key`, if there is one.
+    pub fn find<T: Entry>(&self, key: CacheKey) -> Option<Arc<T>> {
+        let item = lock(&self.state).find(&typed::<T>(key), Keep::Staying)?;
+        self.stats.cache_hits.add(1);
+        item.entry().ok()
+    }
+
+    /// Puts an entry into the cache, in place of one with the same key. An entry larger than an eighth of the
+    /// cache is not kept.
+    pub fn put<T: Entry>(&self, key: CacheKey, entry: Arc<T>) {
+        let (key, item) = (typed::<T>(key), Item::new(entry));
+        let mut state = lock(&self.state);
+        // A passing entry is moved, so that no key is in both lists.
+        if state.find(&key, Keep::Staying).is_some()
+            && let Some(before) = state.staying.pop(&key)
+        {
+            state.bytes = state.bytes.saturating_sub(before.size);
+        }
+        if item.size > self.capacity / 8 {
+            return;
+        }
+        self.evict(&mut state, item.size);
+        if state.bytes.saturating_add(item.size) <= self.capacity {
+            state.put(key, item, Keep::Staying);
+        }
+        self.stats.cache_bytes.set(state.bytes);
+    }
+
+    /// Counts `bytes` bytes held outside the cache against its capacity, until they are
+    /// [released](ChunkCache::release). `LimitExceeded` if more than half the capacity would be held.
+    pub fn reserve(&self, bytes: u64) -> Result<()> {
+        let mut state = lock(&self.state);
+        let most = self.capacity.max(MIN_ASSUMED_CAPACITY) / 2;
+        if bytes > SMALL_RESERVATION && state.held_bytes.saturating_add(bytes) > most {
+            return Err(Error::limit(format!(
+                "opening a document of {bytes} bytes would make open documents larger than {most} bytes, half of \
+                 the cache"
+            )));
+        }
+        state.held_bytes = state.held_bytes.saturating_add(bytes);
+        state.bytes = state.bytes.saturating_add(bytes);
+        self.evict(&mut state, 0);
+        self.stats.cache_bytes.set(state.bytes);
+        Ok(())
+    }
+
+    /// Counts `bytes` bytes of temporary memory against the capacity, until the result is dropped.
+    pub fn borrow(&self, bytes: u64) -> Borrowed<'_> {
+        let mut state = lock(&self.state);
+        state.bytes = state.bytes.saturating_add(bytes);
+        self.evict(&mut state, 0);
+        self.stats.cache_bytes.set(state.bytes);
+        Borrowed { cache: self, bytes }
+    }
+
+    /// Ends a [`ChunkCache::reserve`] of `bytes` bytes.
+    pub fn release(&self, bytes: u64) {
+        let mut state = lock(&self.state);
+        state.held_bytes = state.held_bytes.saturating_sub(bytes);
+        state.bytes = state.bytes.saturating_sub(bytes);
+        self.stats.cache_bytes.set(state.bytes);
+        drop(state);
+        self.room.notify_all();
+    }
+
+    /// The most bytes of passing entries.
+    fn passing_share(&self) -> u64 {
+        (self.capacity / PASSING_SHARE).min(MAX_PASSING)
+    }
+
+    /// Whether there are more passing entries than are useful.
+    fn passes_too_much(&self, state: &State) -> bool {
+        let entries = PASSING_ENTRIES_PER_CPU.saturating_mul(self.processors);
+        let bytes = PASSING_BYTES_PER_CPU.saturating_mul(self.processors as u64);
+        state.passing_bytes > self.passing_share()
+            || state.passing_bytes > bytes && state.passing.len() > entries
+    }
+
+    /// The entry for `key`. If there is none, `load` makes it; `estimate` is its expected size in bytes.
+    /// Waits for room if loads in progress take the whole capacity. An entry larger than the cache is loaded
+    /// alone and not kept.
+    pub fn get<T: Entry>(
+        &self,
+        key: CacheKey,
+        estimate: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        self.fetch(key, estimate, self.kept(estimate, keep), load)
+    }
+
+    /// As [`ChunkCache::get`], but `load` may use other entries of the cache. `size` is the approximate size;
+    /// it must be small, since the entry is counted only when it is complete.
+    pub fn derive<T: Entry>(
+        &self,
+        key: CacheKey,
+        size: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        self.fetch(key, 0, self.kept(size, keep), load)
+    }
+
+    /// How to keep an entry of `size` bytes. Large entries always stay: reading one takes many requests, and
+    /// too few would fit into the share for passing entries.
+    fn kept(&self, size: u64, keep: Keep) -> Keep {
+        if size > self.passing_share() / MIN_PASSING_ENTRIES {
+            Keep::Staying
+        } else {
+            keep
+        }
+    }
+
+    fn fetch<T: Entry>(
+        &self,
+        key: CacheKey,
+        estimate: u64,
+        keep: Keep,
+        load: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let key = typed::<T>(key);
+        let flight = Arc::new(Flight::default());
+        let mut begun = None;
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(item) = state.find(&key, keep) {
+                self.stats.cache_hits.add(1);
+                return item.entry();
+            }
+            if let Some(other) = state.loading.get(&key).cloned() {
+                drop(state);
+                match other.wait(|| ()) {
+                    // The requester of that load gave up, but this one did not.
+                    Err(e) if is_of_others(&e) => {
+                        state = lock(&self.state);
+                        continue;
+                    }
+                    result => {
+                        self.stats.cache_hits.add(1);
+                        return result.and_then(Item::entry);
+                    }
+                }
+            }
+            self.evict(&mut state, estimate);
+            if state.loading_bytes > 0 && state.bytes.saturating_add(estimate) > self.capacity {
+                state = wait_on(&self.room, state)?;
+            } else if estimate > self.capacity
+                && state.holds_unkept()
+                && begun.get_or_insert_with(Instant::now).elapsed() < MAX_UNKEPT_WAIT
+            {
+                // The last reader drops the entry without notice.
+                drop(state);
+                thread::sleep(UNKEPT_POLL);
+                state = lock(&self.state);
+            } else {
+                break;
+            }
+        }
+        self.stats.cache_misses.add(1);
+        state.loading.insert(key, flight.clone());
+        state.bytes = state.bytes.saturating_add(estimate);
+        state.loading_bytes = state.loading_bytes.saturating_add(estimate);
+        self.stats.cache_bytes.set(state.bytes);
+        drop(state);
+
+        // Returns the budget even if `load` panics, so that nobody waits forever.
+        let mut landing = Landing {
+            cache: self,
+            key,
+            keep,
+            estimate,
+            flight,
+            result: None,
+        };
+        let result = load().map(Arc::new);
+        landing.result = Some(result.clone().map(Item::new));
+        drop(landing);
+        result
+    }
+
+    /// Evicts until `wanted` more bytes fit or nothing is left: first passing entries beyond their useful
+    /// number, then the least recently used.
+    fn evict(&self, state: &mut State, wanted: u64) {
+        let full = |state: &State| state.bytes.saturating_add(wanted) > self.capacity;
+        while self.passes_too_much(state) && state.drop_passing()
+            || full(state) && (state.drop_staying() || state.drop_passing())
+        {
+            self.stats.cache_evictions.add(1);
+        }
+    }
+}
+
+impl Budget for ChunkCache {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn take(&self, bytes: u64) {
+        std::mem::forget(self.borrow(bytes));
+    }
+
+    fn give_back(&self, bytes: u64) {
+        drop(Borrowed { cache: self, bytes });
+    }
+}
+
+/// Bytes that count against the capacity until this is dropped.
+pub struct Borrowed<'a> {
+    cache: &'a ChunkCache,
+    bytes: u64,
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.cache.state);
+        state.bytes = state.bytes.saturating_sub(self.bytes);
+        self.cache.stats.cache_bytes.set(state.bytes);
+        drop(state);
+        self.cache.room.notify_all();
+    }
+}
+
+struct Landing<'a> {
+    cache: &'a ChunkCache,
+    key: TypedKey,
+    keep: Keep,
+    estimate: u64,
+    flight: Arc<Flight<Item>>,
+    result: Option<Result<Item>>,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        let result = self
+            .result
+            .take()
+            .unwrap_or_else(|| Err(Error::internal("the decoder panicked; this is a bug")));
+        let mut state = lock(&self.cache.state);
+        state.loading.remove(&self.key);
+        state.bytes = state.bytes.saturating_sub(self.estimate);
+        state.loading_bytes = state.loading_bytes.saturating_sub(self.estimate);
+        match &result {
+            Ok(item) if item.size > self.cache.capacity => state.note_unkept(item),
+            Ok(item) => {
+                self.cache.evict(&mut state, item.size);
+                if state.bytes.saturating_add(item.size) <= self.cache.capacity {
+                    state.put(self.key, item.clone(), self.keep);
+                    // Passing entries make room for each other only.
+                    self.cache.evict(&mut state, 0);
+                }
+            }
+            Err(_) => {}
+        }
+        self.cache.stats.cache_bytes.set(state.bytes);
+        let gives_back = state.dropped_bytes > self.cache.capacity / TRIM_FRACTION;
+        if gives_back {
+            state.dropped_bytes = 0;
+        }
+        drop(state);
+        self.cache.room.notify_all();
+        self.flight.finish(result);
+        if gives_back {
+            give_back();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! The same work for many parts, done by several threads.
+
+use crate::runtime::requester;
+use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{Builder, available_parallelism, scope};
+
+/// Threads that help at the moment, in the whole process: at most one for each processor, however many
+/// callers there are.
+static HELPERS: AtomicUsize = AtomicUsize::new(0);
+
+/// A right to run one more thread; given back when dropped.
+struct Permit;
+
+impl Permit {
+    fn take() -> Option<Permit> {
+        let most = threads() as usize;
+        let more = |helpers| (helpers < most).then(|| helpers + 1);
+        let taken = HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        HELPERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many threads work at once at most.
+pub(crate) fn threads() -> u64 {
+    /// Asked once: it takes some system calls, which were 2 % of the work with many small fragments.
+    static THREADS: LazyLock<u64> =
+        LazyLock::new(|| available_parallelism().map_or(1, NonZeroUsize::get) as u64);
+    *THREADS
+}
+
+/// What `part` makes of each number below `count`, in their order. The caller's thread works too, so that
+/// there is always one. Where it fails, the error is that of the lowest number, and the threads stop soon. A
+/// panic in one of them is one of the caller. Nothing is waited for but the parts themselves, so that these
+/// may wait for whatever they like.
+pub(crate) fn each<T, E>(
+    count: u64,
+    part: impl Fn(u64) -> std::result::Result<T, E> + Sync,
+) -> std::result::Result<Vec<T>, E>
+where
+    T: Send,
+    E: Send,
+{
+    let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let run = || {
+        let mut done = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                break;
+            }
+            let result = part(number);
+            if result.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+            done.push((number, result));
+        }
+        done
+    };
+    let (threads, requester) = (threads(), requester::requester());
+    let mut all = scope(|scope| {
+        let helpers: Vec<_> = (1..count.min(threads))
+            .map_while(|_| Permit::take())
+            .filter_map(|permit| {
+                let help = || {
+                    let _permit = permit;
+                    requester::on_behalf_of(requester, run)
+                };
+                Builder::new()
+                    .name("helper".into())
+                    .spawn_scoped(scope, help)
+                    .ok()
+            })
+            .collect();
+        let mut all = run();
+        for helper in helpers {
+            match helper.join() {
+                Ok(more) => all.extend(more),
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn results_come_in_order_and_the_first_failure_is_the_result() {
+        let doubled = each(1000, |n| Ok::<_, Error>(n * 2)).unwrap();
+        assert_eq!(doubled, (0..1000).map(|n| n * 2).collect::<Vec<_>>());
+        assert!(each(0, Ok::<_, Error>).unwrap().is_empty());
+        assert_eq!(each(1 << 40, |n| if n < 7 { Ok(n) } else { Err(n) }), Err(7));
+    }
+
+    #[test]
+    fn many_callers_share_the_helpers() {
+        let most = available_parallelism().map_or(1, NonZeroUsize::get);
+        scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let result = each(50, |n| {
+                        assert!(HELPERS.load(Ordering::Relaxed) <= most);
+                        Ok::<_, Error>(n)
+                    });
+                    assert_eq!(result.unwrap().len(), 50);
+                });
+            }
+        });
+    }
+}
