@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A sequence of bytes of known length, fetched, decoded or made when they are read.
 pub trait Bytes: Send + Sync {
@@ -242,6 +243,30 @@ impl From<Output> for Vec<u8> {
     }
 }
 
+/// The position of a reader in a file that it has open.
+#[derive(Debug, Default)]
+pub struct SequentialDetector {
+    /// The end of the previous read.
+    position: AtomicU64,
+}
+
+/// The most bytes between the end of a read and the start of a sequential next one. The kernel sends several
+/// requests at once, which overtake each other, and skips pages that it has.
+const MAX_DISTANCE: u64 = 4 << 20;
+
+impl SequentialDetector {
+    /// How to cache the chunks of a read of `range`. Chunks of a sequential reader, which will soon be past
+    /// them, are [`Keep::Passing`].
+    pub fn next(&self, range: &Range<u64>) -> Keep {
+        let position = self.position.swap(range.end, Ordering::Relaxed);
+        if range.start.abs_diff(position) <= MAX_DISTANCE {
+            Keep::Passing
+        } else {
+            Keep::Staying
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,5 +308,18 @@ mod tests {
             let error = bytes.read(range, &mut out).unwrap_err();
             assert_eq!(error.kind(), crate::error::ErrorKind::Truncated);
         }
+    }
+
+    #[test]
+    fn reads_that_follow_each_other_are_sequential() {
+        const MIB: u64 = 1 << 20;
+        let sequence = SequentialDetector::default();
+        // The second and the third are swapped.
+        for start in [0, 2, 1, 3, 4] {
+            assert_eq!(sequence.next(&(start * MIB..(start + 1) * MIB)), Keep::Passing);
+        }
+        assert_eq!(sequence.next(&(100 * MIB..101 * MIB)), Keep::Staying);
+        assert_eq!(sequence.next(&(101 * MIB..102 * MIB)), Keep::Passing);
+        assert_eq!(sequence.next(&(0..8)), Keep::Staying);
     }
 }

@@ -1,4 +1,6 @@
-//! The proleptic Gregorian calendar: dates and days since the Unix epoch, for any year.
+//! The proleptic Gregorian calendar: dates and days since the Unix epoch, for any year; the present.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Days from 1970-01-01 to the first of January of `year`.
 fn days_to_year(year: i128) -> i128 {
@@ -59,6 +61,26 @@ pub fn date(days: i128) -> (i128, u32, u32) {
         (1, month - 9)
     };
     (era * 400 + i128::from(year + after), month, day)
+}
+
+/// The present, in milliseconds since the Unix epoch.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| {
+        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// An instant in milliseconds since the Unix epoch as text: like `2025-02-04T00:00:00.000Z`, or a number after
+/// the year 9999.
+pub fn timestamp(instant: u64) -> String {
+    let (days, of_day) = (instant / 86_400_000, instant % 86_400_000);
+    let (year, month, day) = date_from_days(days as i64);
+    if year > 9999 {
+        return instant.to_string();
+    }
+    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
+    let (second, millisecond) = (of_day / 1000 % 60, of_day % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! The shared state of an opened source: storage, cache, open files, keys, counters.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
-use crate::runtime::cache::ChunkCache;
-use crate::runtime::lock::lock;
-use crate::runtime::pinned::{AllPinned, Pinned};
+use crate::runtime::cache::{AllPinned, ChunkCache, Pinned};
+use crate::runtime::lock;
 use crate::runtime::stats::Stats;
 use crate::runtime::work::Work;
 use crate::storage::{Blob, OpenFileCache, SteadyStorage, Storage};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hash, RandomState};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -157,7 +157,7 @@ impl Engine {
 
     /// The end of what readers see, in milliseconds since the Unix epoch.
     pub fn now(&self) -> u64 {
-        self.at.unwrap_or_else(crate::catalog::time::now)
+        self.at.unwrap_or_else(crate::calendar::now)
     }
 
     /// The key for the array or group at `path`: that of the longest path that is `path` or one of its
@@ -258,5 +258,68 @@ impl Engine {
         }
         drop(kept);
         drop(let_go);
+    }
+}
+
+/// A file that is opened for each read, unless it is among the [open files](Engine::open_immutable). Reads
+/// fail once the file was changed or removed.
+pub struct Reopened {
+    engine: Arc<Engine>,
+    /// Relative to the source.
+    path: PathBuf,
+    len: u64,
+    version: (u64, u64, u64),
+    display: String,
+}
+
+impl Reopened {
+    /// The file at `path` as it is now.
+    pub fn new(engine: &Arc<Engine>, path: PathBuf) -> Result<Reopened> {
+        let blob = engine.open_immutable(&path)?;
+        Ok(Reopened {
+            engine: engine.clone(),
+            path,
+            len: blob.len(),
+            version: blob.version(),
+            display: blob.display().to_owned(),
+        })
+    }
+
+    fn open(&self) -> Result<Arc<dyn Blob>> {
+        let blob = self.engine.open_immutable(&self.path)?;
+        match blob.version() == self.version {
+            true => Ok(blob),
+            false => Err(Error::corrupt("the file has changed since it was opened")
+                .at(0)
+                .in_file(&*self.display)),
+        }
+    }
+}
+
+impl Blob for Reopened {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.open()?.read_at(offset, out)
+    }
+
+    fn will_read(&self, range: Range<u64>) {
+        if let Ok(blob) = self.open() {
+            blob.will_read(range);
+        }
+    }
+
+    fn display(&self) -> &str {
+        &self.display
+    }
+
+    fn version(&self) -> (u64, u64, u64) {
+        self.version
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.open().is_ok_and(|blob| blob.is_unchanged())
     }
 }

@@ -20,7 +20,7 @@ macro_rules! open {
     )*};
 }
 
-open!(bytes catalog check cursor describe engine export filter format fragment layout query runtime storage tree);
+open!(bytes calendar catalog check cursor describe engine export filter format fragment layout query runtime storage tree);
 #[cfg(feature = "mount")]
 open!(fuse);
 #[cfg(feature = "serve")]

@@ -114,6 +114,8 @@ mod fragment;
 mod fuse;
 #[cfg(feature = "internals")]
 pub mod internals;
+#[cfg(test)]
+mod layers;
 mod layout;
 #[cfg(feature = "tree")]
 mod names;
@@ -122,7 +124,6 @@ mod printable;
 mod query;
 mod reading;
 mod runtime;
-pub mod schema;
 #[cfg(feature = "serve")]
 #[allow(dead_code)]
 mod serve;
@@ -152,3 +153,14 @@ pub use reading::{
 pub use storage::EntryType;
 #[cfg(feature = "remote")]
 pub use storage::remote::store::StoreOptions;
+
+pub mod schema {
+    //! What an array's schema says: its dimensions and attributes, their types and filters.
+
+    pub use crate::format::datatype::{CellValNum, Datatype, Kind};
+    pub use crate::format::enumeration::Enumeration;
+    pub use crate::format::enums::{ArrayType, DataOrder, Layout, WebpFormat};
+    pub use crate::format::pipeline::{Codec, Filter, Pipeline};
+    pub use crate::format::range::{Range, Rect};
+    pub use crate::format::schema::{Attribute, Dimension, DimensionLabel, EnumerationRef, Schema};
+}

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use tiledbfs::Error;
+use tiledbfs::internals::calendar::timestamp;
 use tiledbfs::internals::catalog::time::TimeRange;
 use tiledbfs::internals::cursor::Cursor;
 use tiledbfs::internals::format::datatype::Kind;
@@ -53,8 +54,8 @@ pub fn paths(data: &[u8]) {
 
 fn time(range: TimeRange) {
     let text = match range.end {
-        u64::MAX => format!("{}..", times::name(range.start)),
-        end => format!("{}..{}", times::name(range.start), times::name(end)),
+        u64::MAX => format!("{}..", timestamp(range.start)),
+        end => format!("{}..{}", timestamp(range.start), timestamp(end)),
     };
     assert_eq!(times::parse(&text), Ok(range));
 }

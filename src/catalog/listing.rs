@@ -4,10 +4,10 @@
 //! listing.
 
 use super::commits::DeleteFile;
+use super::commits::Hidden;
 use super::commits::{
     CommitFile, Committed, MissingFragment, Vacuum, commit_files, expected_until, read_text, vacuum, vacuums,
 };
-use super::hidden::Hidden;
 use super::time::TimeRange;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};

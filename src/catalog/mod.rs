@@ -8,16 +8,14 @@
 //! | [`source`] | a source opened; arrays, groups and plain directories told apart |
 //! | [`group`] | the members of a group |
 //! | [`listing`] | the files of an array: schemas, fragments, commits, metadata |
-//! | [`commits`] | which files commit, ignore, vacuum and delete fragments |
-//! | [`snapshot`], [`hidden`] | what is seen, and why the rest is not |
+//! | [`commits`] | which files commit, ignore, vacuum and delete fragments; why a fragment is not seen |
+//! | [`snapshot`] | what a reader sees |
 //! | [`time`] | ranges of time |
 //! | [`pin`] | states of an array by name |
 //! | [`revalidated`] | values that are made again when a directory changes |
 
 pub mod commits;
 pub mod group;
-pub mod hidden;
-mod labels;
 pub mod listing;
 pub mod pin;
 pub mod revalidated;
@@ -25,19 +23,19 @@ pub mod snapshot;
 pub mod source;
 pub mod time;
 
+use crate::calendar::now;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::ArrayType;
-use crate::format::schema::Schema;
+use crate::format::schema::{DimensionLabel, Schema};
 use crate::fragment::Fragment;
 use crate::fragment::generic_body::GenericFile;
 use crate::fragment::repeated_footers::RepeatedFooters;
 use crate::fragment::schemas::{SCHEMA_DIRECTORY, Schemas};
-use crate::runtime::hash::hash;
-use crate::runtime::lock::lock;
 use crate::runtime::single_flight::SingleFlight;
+use crate::runtime::{hash, lock};
 use crate::storage::{Blob, join};
 use listing::{ArrayListing, DIRECTORIES, SchemaFile};
 use lru::LruCache;
@@ -51,7 +49,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use time::{TimeRange, When, now};
+use time::{TimeRange, When};
 
 /// The most states of an array that it knows to have warned about.
 const MAX_WARNED: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
@@ -348,5 +346,27 @@ fn missing(error: Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound => error.with_kind(ErrorKind::Missing).at(0),
         _ => error,
+    }
+}
+
+impl Array {
+    /// The array of a dimension label. None if it is not inside this array's directory, or lies behind a
+    /// symbolic link. Reads no file of it.
+    pub(crate) fn label(&self, label: &DimensionLabel) -> Option<Arc<Array>> {
+        let uri = std::str::from_utf8(&label.uri).ok()?;
+        let is_name = |part: &str| !matches!(part, "" | "." | "..");
+        if !label.relative || !uri.split('/').all(is_name) {
+            return None;
+        }
+        let path = self.path.join(Path::new(uri));
+        let mut below = path.ancestors().take_while(|path| *path != self.path);
+        let moved = below.any(|path| self.engine.storage.is_link(path));
+        (!moved).then(|| {
+            let mut labels = lock(&self.labels);
+            let array = labels.entry(path.clone());
+            array
+                .or_insert_with(|| Arc::new(Array::new(self.engine.clone(), path)))
+                .clone()
+        })
     }
 }

@@ -23,16 +23,18 @@ use super::commits::Vacuum;
 use super::listing::{ArrayListing, SchemaFile};
 use super::snapshot::{Snapshot, counts};
 use super::time::TimeRange;
+use crate::calendar::timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::ArrayType;
 use crate::format::name::TimestampedName;
 use crate::fragment::file_name;
 use crate::fragment::schemas::LEGACY_SCHEMA;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use lru::LruCache;
 use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -50,6 +52,13 @@ pub struct Pin {
     pub time: u64,
     /// The hash of what the array is made of.
     pub hash: u64,
+}
+
+/// The time as [`timestamp`] writes it, `~`, and the hash as 16 hexadecimal digits.
+impl fmt::Display for Pin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}~{:016x}", timestamp(self.time), self.hash)
+    }
 }
 
 /// A state of an array that has a pin. Its listings hold nothing else.

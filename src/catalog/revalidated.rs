@@ -1,10 +1,10 @@
 //! Values derived from directories, made again when these change.
 
-use super::time::now;
+use crate::calendar::now;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::runtime::hash::hash;
-use crate::runtime::lock::lock;
+use crate::runtime::hash;
+use crate::runtime::lock;
 use crate::runtime::single_flight::SingleFlight;
 use crate::storage::{RACY_WINDOW, RECHECK_AFTER};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! What a reader sees in an array in a range of time.
 
 use super::commits::DeleteFile;
+use super::commits::Hidden;
 use super::commits::Vacuum;
-use super::hidden::Hidden;
 use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile};
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};

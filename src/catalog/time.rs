@@ -2,7 +2,6 @@
 
 use super::pin::Pinned;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The time range of a reader: timestamps from `start` to `end`, inclusive, in milliseconds since the Unix
 /// epoch. A range whose start is after its end is empty.
@@ -68,11 +67,4 @@ impl From<Option<TimeRange>> for When {
     fn from(times: Option<TimeRange>) -> When {
         times.map_or(When::Now, When::Within)
     }
-}
-
-/// Milliseconds since the Unix epoch.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| {
-        u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
-    })
 }

@@ -4,8 +4,8 @@
 use super::cells::{CELLS, CellRun};
 use super::field::tile_runs;
 use super::files::Files;
+use super::fragment::Shared;
 use super::queue::Job;
-use super::shared::Shared;
 use super::statistics::{Class, Summary};
 use super::stored::Stored;
 use super::written_order::WrittenOrder;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::format::range::{Range as Bounds, compare};
 use crate::fragment::field::Role;
 use crate::fragment::field_files::Tile;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

@@ -2,16 +2,16 @@
 
 use super::cells::{CELLS, CellRun, odd_validity};
 use super::files::Files;
+use super::fragment::Shared;
 use super::grid::{TileGrid, Window};
 use super::queue::Job;
-use super::shared::Shared;
 use super::statistics::{Class, Integers, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::error::Result;
 use crate::fragment::field::{Role, StoredField};
 use crate::fragment::field_files::Tile;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 

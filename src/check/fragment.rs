@@ -2,7 +2,6 @@
 
 use super::queue::Job;
 use super::rtree::TileBoxes;
-use super::shared::Shared;
 use super::{Checker, Kind, Problem, coordinates, field};
 use crate::catalog::Array;
 use crate::error::{Error, Result};
@@ -255,4 +254,18 @@ impl Sections<'_> {
         }
         Some(paths.len() as u64)
     }
+}
+
+/// The decoded metadata of a fragment, for the checks of its fields.
+pub(super) struct Shared {
+    /// The fragment.
+    pub info: Arc<FragmentInfo>,
+    /// Its array, for enumerations.
+    pub array: Arc<Array>,
+    /// The bounding boxes of its tiles; None for a dense fragment, or if they cannot be read.
+    pub boxes: Option<TileBoxes>,
+    /// Statistics of the whole fragment, by slot; None below version 12, or if they cannot be read.
+    pub statistics: Option<Vec<FragmentStatistics>>,
+    /// Number of processed conditions; None if they cannot be read.
+    pub conditions: Option<u64>,
 }

@@ -6,7 +6,7 @@
 
 use super::{Checker, Kind, Problem};
 use crate::error::ErrorKind;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
 

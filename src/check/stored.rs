@@ -1,6 +1,6 @@
 //! Compares the statistics of a field in the fragment metadata with those of its values.
 
-use super::shared::Shared;
+use super::fragment::Shared;
 use super::statistics::{Class, Summaries};
 use super::{Checker, Kind, Problem};
 use crate::error::Result;

@@ -12,7 +12,7 @@ use crate::filter::generic::read_generic_tile;
 use crate::format::enums::ObjectType;
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::storage::EntryType;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -9,7 +9,7 @@ use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
 use crate::bytes::Output;
-use crate::catalog::time::now;
+use crate::calendar::now;
 use crate::layout::FileLayout;
 use crate::layout::Stream;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY};

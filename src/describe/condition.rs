@@ -1,4 +1,4 @@
-//! The conditions of delete and update files, as JSON and as text.
+//! The conditions of delete and update files, as JSON and as text; those that a fragment was rid of.
 
 use super::{Json, object, value};
 use crate::format::condition::{Condition, Node};
@@ -220,11 +220,22 @@ pub(super) fn constant(field: Option<(Datatype, CellValNum)>, value: &[u8]) -> J
     }
 }
 
+/// `conditions.json`: the delete conditions that a consolidation already applied to a fragment, an array of
+/// their paths, relative to the array as they are stored, such as `__commits/__1_1_<uuid>_22.del`. Null for
+/// None, which versions below 16 have.
+pub fn conditions_json(paths: Option<&[Vec<u8>]>) -> Json {
+    match paths {
+        Some(paths) => paths.iter().map(|path| value::name(path)).collect(),
+        None => Json::Null,
+    }
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::schema::tests::example;
     use super::*;
     use crate::format::testing::Bytes;
+    use serde_json::json;
 
     pub fn value(op: ConditionOp, field: &str, value: &[u8]) -> Condition {
         Condition::value(op, field, value, &[])
@@ -354,5 +365,16 @@ pub(super) mod tests {
         assert_eq!(field(b"or"), "`or`");
         assert_eq!(field(b"a`b"), "`a``b`");
         assert_eq!(field(b"\xFF"), "`%FF`");
+    }
+
+    #[test]
+    fn paths_are_listed() {
+        let paths = [b"__commits/__1_1_ab_22.del".to_vec(), vec![0xFF]];
+        assert_eq!(
+            conditions_json(Some(&paths)),
+            json!(["__commits/__1_1_ab_22.del", {"hex": "ff"}])
+        );
+        assert_eq!(conditions_json(Some(&[])), json!([]));
+        assert_eq!(conditions_json(None), Json::Null);
     }
 }

@@ -6,7 +6,6 @@
 
 pub mod commits;
 pub mod condition;
-pub mod conditions;
 pub mod consolidated_metadata;
 pub mod document;
 pub mod enumeration;

@@ -11,7 +11,6 @@ use crate::export::metadata::Metadata;
 use crate::export::{Export, Options, names_with_labels};
 use crate::format::enums::Layout;
 use crate::query::{Role, View};
-use crate::tree::times;
 
 /// The most characters of an error that are shown.
 const ERROR: usize = 240;
@@ -231,7 +230,7 @@ fn document(view: &View, facts: &Facts) -> Json {
         "deletes": deletes.collect::<Json>(),
         "fields": fields.collect::<Json>(),
         "exports": facts.exports.clone(),
-        "pin": view.pin().map(times::pin_name),
+        "pin": view.pin().map(|pin| pin.to_string()),
         "incomplete": incomplete(snapshot),
         "left_out": left_out_metadata(view),
     })

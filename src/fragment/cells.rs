@@ -6,7 +6,7 @@ use super::field_files::overflow;
 use super::info::FragmentInfo;
 use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
-use crate::runtime::lock::get_or_make;
+use crate::runtime::get_or_make;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 

@@ -3,14 +3,14 @@
 use super::field::StoredField;
 use super::field_files::{FieldFiles, Tile, missing, overflow};
 use super::info::{FragmentInfo, incomplete};
-use super::reopened::Reopened;
 use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList, TileListKey};
+use crate::bytes::SequentialDetector;
 use crate::bytes::{Bytes, Keep, Output};
+use crate::engine::Reopened;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::name::Part;
-use crate::runtime::sequential::SequentialDetector;
 use crate::storage::Blob;
 use std::ops::Range;
 use std::path::PathBuf;

@@ -2,8 +2,8 @@
 
 use super::field::{Role, StoredField, Writer};
 use super::generic_body::GenericBody;
+use super::generic_body::StoredList;
 use super::geometry::Geometry;
-use super::stored_list::StoredList;
 use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use crate::format::fragment::{Footer, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
-use crate::runtime::lock::get_or_make;
+use crate::runtime::get_or_make;
 use crate::storage::join;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

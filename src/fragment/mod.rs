@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`info`], [`sections`] | the metadata of a fragment |
 //! | [`schemas`] | the schemas of an array, each parsed once |
-//! | [`repeated_footers`], [`tail_prefetch`] | footers by fewer requests to an object store |
+//! | [`repeated_footers`], [`prefetch`] | footers by fewer requests to an object store |
 //! | [`field`] | the fields that a fragment stores |
 //! | [`geometry`] | how many tiles there are, and how many cells in each |
 //! | [`tile_file`], [`tile_list`] | a file of tiles, and where they lie in it |
@@ -24,13 +24,10 @@ pub mod field_files;
 pub mod generic_body;
 pub mod geometry;
 pub mod info;
-mod reopened;
+pub mod prefetch;
 pub mod repeated_footers;
 pub mod schemas;
 mod sections;
-pub mod stored_list;
-pub mod tail_prefetch;
-pub mod tile_boxes;
 pub mod tile_file;
 pub mod tile_list;
 
@@ -45,7 +42,7 @@ use crate::format::fragment::{Footer, FooterFront, legacy};
 use crate::format::name::TimestampedName;
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::storage::{Blob, Tail, join};
 use field::{StoredField, Writer};
 use geometry::Geometry;

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::body::{Body, MAX_VALUE};
 use crate::format::commits::parse_consolidated_metadata;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::single_flight::SingleFlight;
 use std::collections::HashMap;
 use std::ops::Range;

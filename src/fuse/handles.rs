@@ -2,7 +2,7 @@
 
 use super::inodes::Inode;
 use crate::layout::FileLayout;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::stats::Stats;
 use crate::storage::Credentials;
 use crate::tree::Listing;

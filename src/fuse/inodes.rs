@@ -14,7 +14,7 @@
 //! immutable files. Other states have a hash of path and state.
 
 use crate::error::Result;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::stats::Stats;
 use crate::tree::Node;
 use lru::LruCache;

@@ -6,7 +6,7 @@ use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
 use crate::layout::FileLayout;
-use crate::runtime::hash::hash;
+use crate::runtime::hash;
 use crate::storage::Credentials;
 use crate::tree::node::Entry;
 use crate::tree::{Directory, File, Freshness, Listing, Node, NodeType, Stat, Tree};

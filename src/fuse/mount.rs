@@ -8,7 +8,7 @@ use super::filesystem::{FileSystem, MAX_REQUEST};
 use super::mountinfo::{self, MountEntry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::printable;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use fuser::{Config, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};

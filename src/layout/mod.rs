@@ -6,12 +6,12 @@
 
 pub mod segments;
 
+use crate::bytes::SequentialDetector;
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
-use crate::runtime::lock::get_or_make;
-use crate::runtime::sequential::SequentialDetector;
+use crate::runtime::get_or_make;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 

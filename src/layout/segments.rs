@@ -7,7 +7,7 @@ use crate::bytes::{Bytes, Keep, Output};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::cache::{CacheKey, Lengths};
-use crate::runtime::hash::hash;
+use crate::runtime::hash;
 use crate::runtime::parallel;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,19 @@
 //! Views: an array as TileDB reads it. The fragments that are visible in a time range are merged, and deletes
 //! are applied. A view shows the whole domain or a part of it.
 //!
-//! A [`View`] has the number and the
-//! order of the cells; [`View::open`] gives the cells of one field. A dense view (`dense`) is a box of cells
-//! in row-major order; a sparse view (`sparse`) has cells in the array's global order.
+//! A [`View`] has the number and the order of the cells; [`View::open`] gives the cells of one field.
+//!
+//! | module | |
+//! |---|---|
+//! | [`selection`] | what a view is of, and its state |
+//! | [`dense`] | a box of cells in row-major order |
+//! | [`sparse`] | cells in the array's global order |
+//! | [`order`], [`hilbert`] | that order, as keys |
+//! | [`deletes`], [`condition`] | the deletes of an array, and how they are evaluated |
+//! | [`column`] | the cells of a field as bytes that can be read at any offset |
+//! | [`changed`] | attributes that cannot be read, because their type changed |
+//! | [`labels`] | dimension labels |
+//! | [`table`], [`repeated`] | a row for each cell, a column for each field |
 
 mod changed;
 mod column;
@@ -13,16 +23,12 @@ mod dense;
 pub(crate) mod hilbert;
 pub(crate) mod labels;
 pub mod order;
-mod outlines;
 pub(crate) mod repeated;
 pub(crate) mod selection;
 mod sparse;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
-mod tiles;
-
-pub use tiles::{CellOrigin, Tiles};
 
 use crate::catalog::Array;
 use crate::catalog::listing::SchemaFile;
@@ -31,14 +37,16 @@ use crate::catalog::snapshot::Snapshot;
 use crate::catalog::time::{TimeRange, When};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::ArrayType;
-pub use crate::format::field::{Field, Role};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
+use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
 use crate::runtime::parallel;
 use selection::Selection;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
+
+pub use crate::format::field::{Field, Role};
 
 /// A range along one dimension. Both ends are inclusive, little-endian values of the dimension's datatype. An
 /// end of None is open: in a dense view it is the end of the box that fragments cover, in a sparse view there
@@ -366,4 +374,37 @@ fn coordinate(from: &[u8], offset: u64) -> Result<Vec<u8>> {
     // Two's complement: right for signed coordinates, too.
     let sum = u64::from_le_bytes(bytes).wrapping_add(offset).to_le_bytes();
     Ok(sum.into_iter().take(from.len()).collect())
+}
+
+/// Some tiles of a fragment.
+#[derive(Clone)]
+pub struct Tiles {
+    /// The fragment.
+    pub fragment: Arc<Fragment>,
+    /// Ascending runs of tiles. They have every cell that comes from this fragment.
+    pub tiles: Vec<Range<u64>>,
+    /// Whether all cells of these tiles are cells of the view, without padding.
+    pub whole: bool,
+}
+
+/// The tiles that some cells of a view are stored in.
+#[derive(Clone, Default)]
+pub struct CellOrigin {
+    /// The tiles, each once. Newer fragments may hide all cells of some.
+    pub parts: Vec<Tiles>,
+    /// The number of cells that no fragment wrote, which are in none of the tiles; None if metadata does not
+    /// tell.
+    pub unwritten: Option<u64>,
+}
+
+impl View {
+    /// The origin of each of `runs`, which are ranges of cells; None if metadata does not tell. Where
+    /// fragments must be merged, but were not merged to count the cells, the origin has all their tiles. The
+    /// result depends only on the view's state.
+    pub(crate) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<CellOrigin>>> {
+        match &self.merge {
+            Merge::Dense(dense) => dense.origins(runs),
+            Merge::Sparse(sparse) => sparse.origins(runs),
+        }
+    }
 }

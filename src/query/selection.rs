@@ -2,13 +2,14 @@
 
 use super::DimRange;
 use super::labels::AxisLabel;
+use crate::calendar::now;
 use crate::catalog::Array;
 use crate::catalog::listing::SchemaFile;
 use crate::catalog::snapshot::Snapshot;
-use crate::catalog::time::{When, now};
+use crate::catalog::time::When;
 use crate::error::{Error, Result};
 use crate::format::schema::Schema;
-use crate::runtime::hash::hash;
+use crate::runtime::hash;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 

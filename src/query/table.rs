@@ -17,7 +17,7 @@ use crate::format::scalar::Scalar;
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::runtime::cache::{CacheKey, Entry};
-use crate::runtime::lock::get_or_make;
+use crate::runtime::get_or_make;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

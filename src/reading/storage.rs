@@ -3,7 +3,7 @@
 use crate::catalog::source::{Source, SourceOptions};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::hash::hash;
+use crate::runtime::hash;
 use crate::storage::{Blob, DirEntry, EntryType, Metadata, Storage};
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -12,17 +12,17 @@
 //! An entry that is made from other entries, such as the text of a document, is loaded with
 //! [`ChunkCache::derive`], whose loader holds nothing.
 
-use crate::bytes::Keep;
+use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::requester::{is_of_others, wait_on};
 use crate::runtime::single_flight::Flight;
 use crate::runtime::stats::Stats;
-use crate::storage::Budget;
 use lru::LruCache;
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::{self, available_parallelism};
 use std::time::{Duration, Instant};
@@ -486,16 +486,15 @@ impl ChunkCache {
     }
 }
 
-impl Budget for ChunkCache {
-    fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
-    fn take(&self, bytes: u64) {
+/// The bound on memory, for bytes that others keep.
+impl ChunkCache {
+    /// Counts `bytes` more bytes, for which entries may be evicted.
+    pub fn take(&self, bytes: u64) {
         std::mem::forget(self.borrow(bytes));
     }
 
-    fn give_back(&self, bytes: u64) {
+    /// Counts `bytes` fewer bytes.
+    pub fn give_back(&self, bytes: u64) {
         drop(Borrowed { cache: self, bytes });
     }
 }
@@ -558,6 +557,53 @@ impl Drop for Landing<'_> {
         if gives_back {
             give_back();
         }
+    }
+}
+
+/// Pinned bytes. They count against the cache's capacity.
+pub struct Pinned {
+    cache: Arc<ChunkCache>,
+    bytes: Arc<Vec<u8>>,
+}
+
+/// All pinned bytes by the number of their document.
+#[derive(Default)]
+pub struct AllPinned(Mutex<HashMap<u64, Weak<Pinned>>>);
+
+impl AllPinned {
+    /// Pins `bytes` as `object`; holders of the same object share them. `LimitExceeded` if they are too many
+    /// for `cache` in addition to those already pinned.
+    pub fn pin(&self, cache: &Arc<ChunkCache>, object: u64, bytes: Arc<Vec<u8>>) -> Result<Arc<Pinned>> {
+        let mut all = lock(&self.0);
+        if let Some(pinned) = all.get(&object).and_then(Weak::upgrade) {
+            return Ok(pinned);
+        }
+        if all.len().is_power_of_two() {
+            all.retain(|_, pinned| pinned.strong_count() > 0);
+        }
+        cache.reserve(bytes.len())?;
+        let pinned = Arc::new(Pinned {
+            cache: cache.clone(),
+            bytes,
+        });
+        all.insert(object, Arc::downgrade(&pinned));
+        Ok(pinned)
+    }
+}
+
+impl Bytes for Arc<Pinned> {
+    fn len(&self) -> u64 {
+        self.bytes.len()
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        self.bytes.read(range, out)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.cache.release(self.bytes.len());
     }
 }
 

@@ -2,8 +2,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | [`cache`] | what was decoded, within one bound in bytes |
-//! | [`pinned`] | bytes that stay in memory while they are open, within the same bound |
+//! | [`cache`] | what was decoded, and what open files pin in memory, within one bound in bytes |
 //! | [`single_flight`] | one thread makes what several want |
 //! | [`parallel`] | work on all processors |
 //! | [`requester`] | the thread that this one works for, and whether it still waits |
@@ -11,12 +10,36 @@
 //! | [`stats`] | counters of all that |
 
 pub mod cache;
-pub(crate) mod hash;
-pub(crate) mod lock;
 pub(crate) mod parallel;
-pub mod pinned;
 pub(crate) mod requester;
-pub mod sequential;
 pub(crate) mod single_flight;
 pub mod stats;
 pub mod work;
+
+use crate::error::Result;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Locks `mutex`, even if a thread panicked while it held it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The value of `cell`, which `make` makes if there is none. Several threads may make it; the first one stays. A
+/// failure is not kept.
+pub(crate) fn get_or_make<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    match cell.get() {
+        Some(value) => Ok(value),
+        None => {
+            let value = make()?;
+            Ok(cell.get_or_init(|| value))
+        }
+    }
+}
+
+/// A hash that is the same in every process.
+pub(crate) fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}

@@ -2,7 +2,7 @@
 //! [`SingleFlight`] lets one thread at a time make something, and [`Memo`] keeps what was made.
 
 use crate::error::Result;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::requester::{abandoned, is_of_others, wait_on};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! Long-running jobs: their progress, and the processes that wait for them. A job ends when nobody waits.
 
-use crate::catalog::time::now;
+use crate::calendar::now;
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::requester::{is_killed, requester};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

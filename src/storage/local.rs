@@ -12,7 +12,7 @@ use super::{
     local_inside,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::hash::hash;
+use crate::runtime::hash;
 use crate::runtime::stats::Stats;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};

@@ -24,6 +24,7 @@ pub use steady::SteadyStorage;
 pub use tail::Tail;
 
 use crate::error::{Error, Result};
+use crate::runtime::cache::ChunkCache;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
@@ -71,18 +72,6 @@ pub const RECHECK_AFTER: Duration = Duration::from_millis(100);
 /// A local directory that was modified less than this before it was listed may have changed again with the
 /// same modification time.
 pub const RACY_WINDOW: Duration = Duration::from_secs(2);
-
-/// A bound on memory that a storage shares with the cache.
-pub trait Budget: Send + Sync {
-    /// The bound in bytes.
-    fn capacity(&self) -> u64;
-
-    /// Counts `bytes` more bytes; the cache may evict entries for them.
-    fn take(&self, bytes: u64);
-
-    /// Counts `bytes` fewer bytes.
-    fn give_back(&self, bytes: u64);
-}
 
 /// A source of files.
 pub trait Storage: Send + Sync {
@@ -179,7 +168,7 @@ pub trait Storage: Send + Sync {
     }
 
     /// Counts bytes that are kept for later reads in `budget`.
-    fn share(&self, budget: Arc<dyn Budget>) {
+    fn share(&self, budget: Arc<ChunkCache>) {
         if let Some(inner) = self.inner() {
             inner.share(budget);
         }

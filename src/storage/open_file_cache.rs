@@ -2,7 +2,7 @@
 
 use super::{Blob, DirEntry, Metadata, Storage};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::stats::Stats;
 use lru::LruCache;
 use nix::sys::resource::{Resource, getrlimit};

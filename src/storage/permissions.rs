@@ -4,7 +4,7 @@ use super::RECHECK_AFTER;
 use super::audience::{Audience, Classes, Reached, Want};
 use super::local::identity;
 use super::walk::{Place, walk};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use lru::LruCache;
 use std::collections::HashMap;
 use std::ffi::CString;

@@ -8,7 +8,7 @@
 
 use super::{Audience, Blob, DirEntry, Metadata, Reached, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

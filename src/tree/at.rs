@@ -8,7 +8,8 @@ use super::moment::Moment;
 use super::node::{Directory, Entry, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::times::{self, Asked};
-use crate::catalog::time::{When, now};
+use crate::calendar::{now, timestamp};
+use crate::catalog::time::When;
 use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl AtDirectory {
         snapshot.check_complete(now())?;
         let pin = array.pin(&snapshot)?;
         Ok(Node::Link(Arc::new(Link {
-            target: OsString::from(times::pin_name(pin)),
+            target: OsString::from(pin.to_string()),
             mtime: pin.time,
         })))
     }
@@ -67,7 +68,7 @@ impl Directory for AtDirectory {
             *instant >= end
         });
         let instants = instants.into_iter();
-        let entry = |instant| (OsString::from(times::name(instant)), NodeType::Directory);
+        let entry = |instant| (OsString::from(timestamp(instant)), NodeType::Directory);
         Ok(Arc::new(instants.map(entry).collect::<Vec<Entry>>()))
     }
 

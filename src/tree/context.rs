@@ -12,7 +12,7 @@ use crate::catalog::source::{ObjectKind, classify};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::export;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::storage::EntryType;
 use lru::LruCache;
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use crate::error::{Error, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, Weak};

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::layout::FileLayout;
 use crate::layout::segments::{Rendered, Segments};
 use crate::runtime::cache::{CacheKey, Lengths};
-use crate::runtime::hash::hash;
+use crate::runtime::hash;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

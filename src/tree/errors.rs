@@ -1,9 +1,9 @@
 //! The errors in `.tiledbfs/errors.jsonl`.
 
-use crate::catalog::time::now;
+use crate::calendar::now;
 use crate::describe::object;
 use crate::error::Error;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use log::Level;
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -148,5 +148,5 @@ fn statistics(info: &FragmentInfo) -> Result<Json> {
 
 fn conditions(info: &FragmentInfo) -> Result<Json> {
     let paths = info.processed_conditions()?;
-    Ok(describe::conditions::conditions_json(paths.as_deref()))
+    Ok(describe::condition::conditions_json(paths.as_deref()))
 }

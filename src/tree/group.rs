@@ -12,7 +12,7 @@ use crate::describe::{self, render};
 use crate::error::{ErrorKind, Result};
 use crate::format::enums::ObjectType;
 use crate::names;
-use crate::runtime::hash::hash;
+use crate::runtime::hash;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::export;
 use crate::filter::EncryptionKey;
 use crate::format::MAX_VERSION;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::stats::Stats;
 use crate::runtime::work::Work;
 use crate::storage::{LocalStorage, Storage};
@@ -371,7 +371,7 @@ impl Directory for RootDirectory {
 
 /// `.tiledbfs/`. Errors show names and values, counters show accesses: only the mounting user may see them.
 fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
-    let mounted = crate::catalog::time::now();
+    let mounted = crate::calendar::now();
     let names = ["version", "stats.json", "errors.jsonl", "work.json"].map(|name| (name, NodeType::File));
     let engine = engine.clone();
     FixedDirectory::node(mounted, Origin::Public, names.into(), move |name| {

@@ -1,6 +1,6 @@
 //! Parses times: the names of directories in `at/`, and dates in the names of `subarray/`.
 
-use crate::calendar::{date_from_days, days_from_date};
+use crate::calendar::days_from_date;
 use crate::catalog::pin::Pin;
 use crate::catalog::time::TimeRange;
 
@@ -35,7 +35,7 @@ impl Asked {
     }
 }
 
-/// Parses a name in `at/`: a range of time as [`parse`] does, or a pin, as [`pin_name`] writes it, with or
+/// Parses a name in `at/`: a range of time as [`parse`] does, or a pin, as its [`Display`](std::fmt::Display) writes it, with or
 /// without colons. The error is the reason why there is no such directory.
 pub fn parse_name(name: &str) -> Result<Asked, String> {
     let Some((time, hash)) = name.split_once('~') else {
@@ -46,11 +46,6 @@ pub fn parse_name(name: &str) -> Result<Asked, String> {
     let hash = hash.ok_or_else(|| format!("{name:?} is not a pin: a time, `~` and 16 hexadecimal digits"))?;
     let time = end(time)?;
     Ok(Asked::Pin(Pin { time, hash }))
-}
-
-/// The name of a pin: its time as [`name`] writes it, `~`, and its hash as 16 hexadecimal digits.
-pub fn pin_name(pin: Pin) -> String {
-    format!("{}~{:016x}", name(pin.time), pin.hash)
 }
 
 /// Parses a name in `at/`: one time for everything up to it, or a range `T1..T2`, where either end may be
@@ -76,19 +71,6 @@ pub fn parse(name: &str) -> Result<TimeRange, String> {
             },
         }),
     }
-}
-
-/// The name in `at/` of an instant in milliseconds since the Unix epoch: like `2025-02-04T00:00:00.000Z`, or
-/// a number after the year 9999.
-pub fn name(instant: u64) -> String {
-    let (days, of_day) = (instant / 86_400_000, instant % 86_400_000);
-    let (year, month, day) = date_from_days(days as i64);
-    if year > 9999 {
-        return instant.to_string();
-    }
-    let (hour, minute) = (of_day / 3_600_000, of_day / 60_000 % 60);
-    let (second, millisecond) = (of_day / 1000 % 60, of_day % 1000);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
 }
 
 /// The first millisecond that is not before the time.
@@ -269,6 +251,7 @@ impl Text<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calendar::timestamp;
 
     const SECOND_OF_FEBRUARY: u64 = 1_738_454_400_000;
 
@@ -339,7 +322,7 @@ mod tests {
             time: SECOND_OF_FEBRUARY,
             hash: 0xab,
         };
-        assert_eq!(pin_name(pin), "2025-02-02T00:00:00.000Z~00000000000000ab");
+        assert_eq!(pin.to_string(), "2025-02-02T00:00:00.000Z~00000000000000ab");
         for name in [
             "2025-02-02T00:00:00.000Z~00000000000000ab",
             "2025-02-02T000000.000Z~00000000000000AB",
@@ -351,7 +334,7 @@ mod tests {
             time: 253_402_300_800_000,
             hash: u64::MAX,
         };
-        assert_eq!(parse_name(&pin_name(late)), Ok(Asked::Pin(late)));
+        assert_eq!(parse_name(&late.to_string()), Ok(Asked::Pin(late)));
         for name in [
             "2025~",
             "2025~ab",
@@ -451,19 +434,19 @@ mod tests {
 
     #[test]
     fn names_of_instants_parse_as_these_instants() {
-        assert_eq!(name(0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(name(1_738_627_200_000), "2025-02-04T00:00:00.000Z");
-        assert_eq!(name(253_402_300_799_999), "9999-12-31T23:59:59.999Z");
-        assert_eq!(name(253_402_300_800_000), "253402300800000");
-        assert_eq!(name(u64::MAX), "18446744073709551615");
+        assert_eq!(timestamp(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(timestamp(1_738_627_200_000), "2025-02-04T00:00:00.000Z");
+        assert_eq!(timestamp(253_402_300_799_999), "9999-12-31T23:59:59.999Z");
+        assert_eq!(timestamp(253_402_300_800_000), "253402300800000");
+        assert_eq!(timestamp(u64::MAX), "18446744073709551615");
         let mut instant = 1u64;
         for step in 0..20_000u64 {
             instant = instant
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let instant = instant >> (step % 64);
-            assert_eq!(parse(&name(instant)), Ok(TimeRange::until(instant)));
-            let both = format!("{0}..{0}", name(instant));
+            assert_eq!(parse(&timestamp(instant)), Ok(TimeRange::until(instant)));
+            let both = format!("{0}..{0}", timestamp(instant));
             assert_eq!(
                 parse(&both),
                 Ok(TimeRange {

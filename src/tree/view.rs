@@ -23,7 +23,7 @@ use crate::layout::{CellBytes, FileLayout};
 use crate::query::labels::labelled;
 use crate::query::selection::Selection;
 use crate::query::{DimRange, Role, View};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -11,11 +11,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tiledbfs::internals::calendar::timestamp;
 use tiledbfs::internals::engine::Engine;
 use tiledbfs::internals::open_array;
 use tiledbfs::internals::storage::MemoryStorage;
 use tiledbfs::internals::tree::node::Node;
-use tiledbfs::internals::tree::{Options, Tree, times};
+use tiledbfs::internals::tree::{Options, Tree};
 use tiledbfs::{DimRange, EncryptionKey, Result, TimeRange};
 
 /// The key of the arrays whose names begin with `enc`.
@@ -157,7 +158,7 @@ fn views(storage: &MemoryStorage) -> Option<[String; 3]> {
     let part = crate::targets::paths::text_of(&ranges.collect::<Vec<_>>(), &view.schema().dimensions);
     Some([
         "data".to_owned(),
-        format!("at/{}/data", times::name(first)),
+        format!("at/{}/data", timestamp(first)),
         format!("data/subarray/{part}"),
     ])
 }

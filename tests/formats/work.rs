@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
+use tiledbfs::internals::bytes::SequentialDetector;
 use tiledbfs::internals::bytes::{Keep, Output};
 use tiledbfs::internals::engine::Engine;
 use tiledbfs::internals::filter::TileCodec;
@@ -12,7 +13,6 @@ use tiledbfs::internals::fragment::cells::FragmentCells;
 use tiledbfs::internals::fragment::column::Column;
 use tiledbfs::internals::fragment::geometry::Geometry;
 use tiledbfs::internals::fragment::tile_file::TileFile;
-use tiledbfs::internals::runtime::sequential::SequentialDetector;
 use tiledbfs::internals::runtime::stats::Stats;
 use tiledbfs::internals::storage::{Blob, LocalStorage};
 use tiledbfs::internals::{fragment_info, open_array};

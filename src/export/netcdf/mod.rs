@@ -25,7 +25,7 @@ use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
 use crate::query::{Role, View};
 use crate::runtime::cache::CacheKey;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use btree::Index;
 use hdf5::{Messages, UNDEFINED_ADDRESS};
 use lru::LruCache;

@@ -12,7 +12,7 @@ use crate::format::schema::Schema;
 use crate::fragment::column::{Column, Content, OpenColumn};
 use crate::fragment::info::FragmentInfo;
 use crate::query::column::Runs;
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::ops::Range;

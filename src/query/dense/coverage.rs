@@ -11,7 +11,7 @@ use super::points::Points;
 use super::space::{Area, boxes, strides};
 use crate::bytes::Keep;
 use crate::error::{Error, Result};
-use crate::runtime::lock::{get_or_make, lock};
+use crate::runtime::{get_or_make, lock};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::field::{Form, Stored};
 use crate::format::schema::Schema;
 use crate::fragment::Fragment;
-use crate::query::outlines::outlines;
+use crate::fragment::prefetch::outlines;
 use std::sync::Arc;
 
 /// The visible fragments of an array that have cells.

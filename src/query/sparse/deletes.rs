@@ -1,9 +1,9 @@
 //! Finds out which cells of a fragment are deleted.
 
-use super::values::{Values, numbers};
 use crate::catalog::time::TimeRange;
 use crate::error::Result;
 use crate::fragment::cell_slice::CellSlice;
+use crate::fragment::cell_slice::{Values, numbers};
 use crate::fragment::cells::FragmentCells;
 use crate::fragment::field::Role;
 use crate::fragment::info::FragmentInfo;

@@ -4,12 +4,12 @@
 use super::Share;
 use super::deletes::Deletes;
 use super::ranges::{Inside, Ranges};
-use super::values::{Values, fitting, numbers};
 use crate::catalog::time::TimeRange;
 use crate::error::{Error, Result};
 use crate::format::datatype::Kind;
 use crate::format::fragment::boxes::Bounds;
 use crate::fragment::cell_slice::CellSlice;
+use crate::fragment::cell_slice::{Values, fitting, numbers};
 use crate::fragment::cells::FragmentCells;
 use crate::fragment::column::Content;
 use crate::fragment::field;

@@ -23,10 +23,8 @@ mod merge;
 mod ranges;
 #[cfg(test)]
 mod tests;
-mod values;
 
 use super::column::RunCells;
-use super::outlines::outlines;
 use super::selection::Selection;
 use super::{CellOrigin, DimRange, Field, Tiles};
 use crate::catalog::Array;
@@ -40,10 +38,11 @@ use crate::format::schema::Schema;
 use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
 use crate::fragment::info::FragmentInfo;
-use crate::fragment::tail_prefetch::TailPrefetch;
+use crate::fragment::prefetch::TailPrefetch;
+use crate::fragment::prefetch::outlines;
 use crate::query::deletes::in_force as deletes_in_force;
 use crate::query::order::{ByteKey, GlobalOrder, SortKey};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::parallel;
 use crate::runtime::single_flight::{Memo, SingleFlight};
 use block::ViewPart;

@@ -11,7 +11,7 @@ use super::piece_pool::{Holder, Pool, SMALL_PIECE};
 use super::pieces::{MAX_WINDOW, Piece, Pieces};
 use super::{changed, convert, guarded};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::requester::is_of_others;
 use crate::runtime::single_flight::Flight;
 use crate::runtime::stats::Stats;

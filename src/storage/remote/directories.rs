@@ -1,7 +1,7 @@
 //! Directories of an object store, built from the keys in its listings.
 
 use super::listing_room::Share;
-use crate::runtime::hash::hash;
+use crate::runtime::hash;
 use crate::storage::{EntryType, Metadata};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -3,11 +3,12 @@
 //! Paths in such a member begin with [`OUTSIDE`] and its number. Members are opened at their first use.
 
 use crate::error::{Error, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::cache::ChunkCache;
+use crate::runtime::lock;
 use crate::runtime::requester::on_another_thread;
 use crate::runtime::single_flight::Memo;
 use crate::storage::location::Location;
-use crate::storage::{Audience, Blob, Budget, DirEntry, LocalFiles, Metadata, Storage, Want};
+use crate::storage::{Audience, Blob, DirEntry, LocalFiles, Metadata, Storage, Want};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +27,7 @@ pub struct FollowingStorage {
     source: Arc<dyn Storage>,
     open: Open,
     members: Mutex<Members>,
-    budget: OnceLock<Arc<dyn Budget>>,
+    budget: OnceLock<Arc<ChunkCache>>,
 }
 
 /// The members that URIs have named so far.
@@ -179,7 +180,7 @@ impl Storage for FollowingStorage {
         self.each(files, |storage, paths| storage.will_read_tails(paths, bytes));
     }
 
-    fn share(&self, budget: Arc<dyn Budget>) {
+    fn share(&self, budget: Arc<ChunkCache>) {
         self.source.share(budget.clone());
         // Called only once.
         let _ = self.budget.set(budget);

@@ -3,7 +3,7 @@
 
 use super::redirects::{MAX_REDIRECTS, follow, is_redirect};
 use super::replies::{Wanted, refused};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::stats::{Counter, Stats};
 use object_store::ClientOptions;
 use object_store::client::{

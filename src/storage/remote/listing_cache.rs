@@ -9,7 +9,7 @@ use super::directories::{Child, Depth, Directory, File, Listing, Object, Page, T
 use super::guarded;
 use super::listing_room::{Room, Share, Tokens};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use crate::runtime::requester::is_of_others;
 use crate::runtime::single_flight::Flight;
 use futures_util::stream::{self, StreamExt, TryStreamExt};

@@ -33,9 +33,10 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use super::{Audience, Blob, Budget, DirEntry, EntryType, Metadata, Storage, Want};
+use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::cache::ChunkCache;
+use crate::runtime::lock;
 use crate::runtime::stats::Stats;
 use blob::{Fetcher, RemoteBlob, RemoteFile};
 use directories::{Child, File, Object, Page, join};
@@ -602,7 +603,7 @@ impl Storage for RemoteStorage {
         }
     }
 
-    fn share(&self, budget: Arc<dyn Budget>) {
+    fn share(&self, budget: Arc<ChunkCache>) {
         self.fetcher.pool.share(budget);
     }
 }

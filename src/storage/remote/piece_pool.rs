@@ -1,7 +1,7 @@
 //! Accounts for the memory of the pieces of all files, and evicts them.
 
-use crate::runtime::lock::lock;
-use crate::storage::Budget;
+use crate::runtime::cache::ChunkCache;
+use crate::runtime::lock;
 use lru::LruCache;
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +26,7 @@ pub(super) struct Pool {
 }
 
 struct PoolState {
-    budget: Option<Arc<dyn Budget>>,
+    budget: Option<Arc<ChunkCache>>,
     /// Capacity in bytes.
     most: u64,
     bytes: u64,
@@ -67,7 +67,7 @@ impl Pool {
     }
 
     /// Counts its bytes in `budget` from now on, and uses at most half of it.
-    pub(super) fn share(&self, budget: Arc<dyn Budget>) {
+    pub(super) fn share(&self, budget: Arc<ChunkCache>) {
         let mut state = lock(&self.state);
         state.most = budget.capacity() / 2;
         budget.take(state.bytes);

@@ -1,7 +1,7 @@
 //! The runtime for network requests.
 
 use crate::error::{Error, Result};
-use crate::runtime::lock::lock;
+use crate::runtime::lock;
 use std::sync::{Mutex, OnceLock};
 use tokio::runtime::{Builder, Runtime};
 

@@ -63,7 +63,7 @@ fn a_commit_without_its_files_is_ignored_for_a_while() {
         Arc::default(),
     ));
     let snapshot = Array::new(engine, "weather".into()).snapshot(None).unwrap();
-    let now = crate::catalog::time::now();
+    let now = crate::calendar::now();
     assert!(snapshot.check_complete(now).is_ok());
     let error = snapshot.check_complete(now + 20_000).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Missing);

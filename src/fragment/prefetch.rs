@@ -1,7 +1,9 @@
 //! Prefetches the ends of fragments' metadata files, many at once, if each takes a request.
 
-use super::Fragment;
+use super::{Fragment, Outline};
 use crate::engine::Engine;
+use crate::error::Result;
+use crate::runtime::parallel;
 use crate::storage::Tail;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,4 +53,21 @@ impl<'a> TailPrefetch<'a> {
             self.engine.storage.will_read_tails(&files, Tail::SIZE as u64);
         }
     }
+}
+
+/// Fragments that a thread reads at a time.
+const FRAGMENTS_PER_TASK: usize = 64;
+
+/// The outlines of `fragments`, read on all threads. Fails if one cannot be read.
+pub(crate) fn outlines(engine: &Engine, fragments: &[Arc<Fragment>]) -> Result<Vec<Arc<Outline>>> {
+    let parts: Vec<&[Arc<Fragment>]> = fragments.chunks(FRAGMENTS_PER_TASK).collect();
+    let tails = TailPrefetch::new(engine, fragments.iter(), Fragment::has_outline);
+    let outlines = parallel::each(parts.len() as u64, |number| {
+        tails.reach(number as usize * FRAGMENTS_PER_TASK);
+        parts[number as usize]
+            .iter()
+            .map(|fragment| fragment.outline())
+            .collect::<Result<Vec<_>>>()
+    })?;
+    Ok(outlines.into_iter().flatten().collect())
 }

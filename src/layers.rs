@@ -1,0 +1,89 @@
+//! Checks that modules know each other in one direction: as the table in `docs/architecture.md` is ordered.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What everybody may use. They use each other.
+const SHARED: [&str; 6] = ["bytes", "calendar", "cursor", "error", "names", "printable"];
+
+/// The modules in the order of the table, each after those that it may import.
+fn layers() -> Vec<String> {
+    let text = fs::read_to_string("docs/architecture.md").unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| [`"));
+    rows.filter_map(|row| Some(row.split_once('`')?.0.to_owned()))
+        .collect()
+}
+
+/// All files below `directory`, but for tests.
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_stem().is_some_and(|name| name == "tests") {
+            continue;
+        }
+        match path.is_dir() {
+            true => files(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+/// The modules that the code in `text` names, without its tests.
+fn imported(text: &str) -> HashSet<&str> {
+    let code = text.split("\n#[cfg(test)]\n").next().unwrap();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let paths = lines.flat_map(|line| line.split("crate::").skip(1));
+    let ends = |c: char| !c.is_ascii_lowercase() && c != '_';
+    paths
+        .filter_map(|path| path.split(ends).next())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+#[test]
+fn modules_import_from_the_layers_below_only() {
+    let layers = layers();
+    let mut count = 0;
+    for (level, layer) in layers.iter().enumerate() {
+        let mut paths = Vec::new();
+        match Path::new("src").join(layer) {
+            directory if directory.is_dir() => files(&directory, &mut paths),
+            file => paths.push(file.with_extension("rs")),
+        }
+        let below: HashSet<&str> = layers[..=level]
+            .iter()
+            .map(String::as_str)
+            .chain(SHARED)
+            .collect();
+        for path in paths
+            .iter()
+            .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+        {
+            count += 1;
+            let text = fs::read_to_string(path).unwrap();
+            let wrong: Vec<_> = imported(&text).difference(&below).copied().collect();
+            assert!(wrong.is_empty(), "{} imports from {wrong:?}", path.display());
+        }
+    }
+    for name in SHARED {
+        let text = fs::read_to_string(format!("src/{name}.rs")).unwrap();
+        let wrong: Vec<_> = imported(&text)
+            .into_iter()
+            .filter(|name| !SHARED.contains(name))
+            .collect();
+        assert!(wrong.is_empty(), "{name} imports from {wrong:?}");
+    }
+    let mut all = Vec::new();
+    files(Path::new("src"), &mut all);
+    let in_root = all
+        .iter()
+        .filter(|path| path.parent() == Some(Path::new("src")))
+        .count();
+    let with_mod = all
+        .iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "rs"))
+        .count();
+    // What is in no layer: what all share, this file, `lib.rs`, `main.rs` and `internals.rs`. `engine.rs` is one.
+    assert_eq!((in_root, with_mod - count), (SHARED.len() + 5, SHARED.len() + 4));
+}
