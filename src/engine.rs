@@ -9,7 +9,7 @@ use crate::runtime::stats::Stats;
 use crate::runtime::work::Work;
 use crate::storage::{Blob, OpenFileCache, SteadyStorage, Storage};
 use std::any::Any;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,57 @@ struct KeptFragments {
     bytes: u64,
 }
 
+/// What all engines of a source know of fragments whose cells are not in global order.
+///
+/// Libraries write the cells of a sparse fragment in global order, and nothing in the metadata says so. A mount
+/// looks at the order of coordinates when they are read. Where it is wrong, what was opened of that state of the
+/// array fails, and the state has another hash from then on, so that all of its files are others: their cells
+/// are sorted.
+#[derive(Default)]
+pub struct Disorder {
+    /// Whether files can be opened again, as those of a mount can. If not, the order of a fragment is looked
+    /// at before the first of its cells is read.
+    reopens: AtomicBool,
+    /// Whether `found` has any.
+    any: AtomicBool,
+    /// The numbers of fragments, eight bytes each.
+    found: Mutex<HashSet<u64>>,
+}
+
+impl Disorder {
+    /// Whether the order of cells is looked at when they are read.
+    pub fn is_found_by_readers(&self) -> bool {
+        self.reopens.load(Ordering::Relaxed)
+    }
+
+    /// From now on the order of cells is looked at when they are read.
+    pub fn let_readers_find(&self) {
+        self.reopens.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// Whether the cells of the fragment in directory `path` are known not to be in global order.
+    pub fn is_known(&self, engine: &Engine, path: &Path) -> bool {
+        !self.is_empty() && lock(&self.found).contains(&number(engine, path))
+    }
+
+    /// Remembers that the cells of the fragment in directory `path` are not in global order. Whether that was
+    /// not known before.
+    pub fn remember(&self, engine: &Engine, path: &Path) -> bool {
+        let is_new = lock(&self.found).insert(number(engine, path));
+        self.any.store(true, Ordering::Release);
+        is_new
+    }
+}
+
+/// The number of a fragment. It differs between engines, for which a path may lead to different files.
+fn number(engine: &Engine, path: &Path) -> u64 {
+    engine.number(&("disorder", path))
+}
 /// The shared state of an opened source.
 pub struct Engine {
     /// The files.
@@ -52,6 +103,8 @@ pub struct Engine {
     pub stats: Arc<Stats>,
     /// The long jobs that are running.
     pub work: Arc<Work>,
+    /// The fragments whose cells are not in global order.
+    pub disorder: Arc<Disorder>,
     keys: Arc<[(PathBuf, EncryptionKey)]>,
     /// The time as of which everything is read, in milliseconds since the Unix epoch; None for the present.
     at: Option<u64>,
@@ -84,6 +137,7 @@ impl Engine {
             cache,
             stats,
             work: Arc::default(),
+            disorder: Arc::default(),
             keys: keys.into(),
             at: None,
             files,
@@ -125,6 +179,7 @@ impl Engine {
             cache: self.cache.clone(),
             stats: self.stats.clone(),
             work: self.work.clone(),
+            disorder: self.disorder.clone(),
             keys: self.keys.clone(),
             at: self.at,
             files: self.files.clone(),

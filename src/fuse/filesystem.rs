@@ -69,6 +69,7 @@ pub(super) enum Found {
 impl FileSystem {
     /// Serves `tree`. The user of this process owns all files.
     pub fn new(tree: Tree) -> Self {
+        tree.disorder.let_readers_find();
         FileSystem {
             storage: tree.storage,
             reporter: Reporter::new(tree.errors, tree.stats.clone()),

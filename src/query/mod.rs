@@ -387,6 +387,15 @@ pub struct Tiles {
     pub whole: bool,
 }
 
+/// Consecutive cells of a view, whole tiles of one size; the last tile may be shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TileRun {
+    /// How many.
+    pub cells: u64,
+    /// Cells of a tile; 1 where the cells of several tiles interleave.
+    pub tile: u64,
+}
+
 /// The tiles that some cells of a view are stored in.
 #[derive(Clone, Default)]
 pub struct CellOrigin {
@@ -398,6 +407,19 @@ pub struct CellOrigin {
 }
 
 impl View {
+    /// All of its cells as runs of whole tiles, in order. Those of a dense view are slabs: all cells with
+    /// coordinates in one tile along the first dimension. Decodes no more than counting the cells does.
+    pub(crate) fn tile_runs(&self) -> Result<Vec<TileRun>> {
+        let rows = self.count()?;
+        match &self.merge {
+            Merge::Dense(dense) => {
+                let tile = dense.slab()?;
+                Ok(vec![TileRun { cells: rows, tile }])
+            }
+            Merge::Sparse(sparse) => sparse.tile_runs(),
+        }
+    }
+
     /// The origin of each of `runs`, which are ranges of cells; None if metadata does not tell. Where
     /// fragments must be merged, but were not merged to count the cells, the origin has all their tiles. The
     /// result depends only on the view's state.

@@ -29,6 +29,8 @@ pub(crate) struct Selection {
     pub(super) subarray: Option<Vec<DimRange>>,
     /// Only so many of the first cells, in a sparse view.
     pub(super) most: Option<u64>,
+    /// Indexes of the fragments, oldest first, whose cells are known not to be in global order.
+    pub(super) unsorted: Vec<usize>,
     /// Why it is unknown which fragments are seen; None if it is known.
     pub(super) incomplete: Option<Error>,
     state: u64,
@@ -54,6 +56,7 @@ impl Selection {
         let schema = array.schemas.get(&schema_file.name)?;
         let labels = labels(&array, &when, &schema);
         let whole = Selection {
+            unsorted: Vec::new(),
             incomplete: None,
             state: 0,
             subarray: None,
@@ -73,12 +76,23 @@ impl Selection {
     pub(super) fn part(&self, subarray: Option<Vec<DimRange>>, most: Option<u64>) -> Selection {
         let mut part = Selection {
             incomplete: self.snapshot.check_complete(now()).err(),
+            unsorted: self.known_unsorted(),
             subarray,
             most,
             ..self.clone()
         };
         part.state = part.hash();
         part
+    }
+
+    fn known_unsorted(&self) -> Vec<usize> {
+        let engine = &self.array.engine;
+        if engine.disorder.is_empty() {
+            return Vec::new();
+        }
+        let fragments = self.snapshot.fragments().enumerate();
+        let unsorted = fragments.filter(|(_, entry)| engine.disorder.is_known(engine, &entry.fragment.path));
+        unsorted.map(|(index, _)| index).collect()
     }
 
     fn hash(&self) -> u64 {
@@ -95,6 +109,7 @@ impl Selection {
         if let When::Pinned(pinned) = &self.when {
             pinned.pin.hash(&mut hasher);
         }
+        self.unsorted.hash(&mut hasher);
         let state = hash(&(hasher.finish(), self.incomplete.is_some()));
         match self.labels.is_empty() {
             true => state,

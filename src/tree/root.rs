@@ -9,7 +9,7 @@ use super::permissions::Origin;
 use super::times::Asked;
 use crate::catalog::source::{ObjectKind, classify};
 use crate::describe::{self, object};
-use crate::engine::Engine;
+use crate::engine::{Disorder, Engine};
 use crate::error::{Error, ErrorKind, Result};
 use crate::export;
 use crate::filter::EncryptionKey;
@@ -68,6 +68,8 @@ pub struct Tree {
     /// Whether users read who may not read everything: then names in the source are watched, so that nothing
     /// is shown to anybody on the strength of a file that another has replaced.
     pub guarded: Arc<AtomicBool>,
+    /// The fragments whose cells are not in global order.
+    pub disorder: Arc<Disorder>,
 }
 
 impl Tree {
@@ -80,6 +82,7 @@ impl Tree {
             stats: Arc::default(),
             storage: Arc::new(crate::storage::MemoryStorage::new()),
             guarded: Arc::default(),
+            disorder: Arc::default(),
         }
     }
 
@@ -163,6 +166,7 @@ impl Tree {
             stats,
             storage,
             guarded: engine.guarded().clone(),
+            disorder: engine.disorder.clone(),
         })
     }
 

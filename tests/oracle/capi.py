@@ -370,9 +370,9 @@ class Lib:
         self.call("tiledb_array_create", uri, handle)
         self.use()
 
-    def open(self, uri, mode, timestamp=None, key=None, start=None):
+    def open(self, uri, mode, timestamp=None, key=None, start=None, **settings):
         """Opens an array; `mode` is one of the query types (0 read, 1 write, 2 delete)."""
-        self.use(key)
+        self.use(key, **settings)
         array = self.get("tiledb_array_alloc", uri)
         try:
             if start is not None:
@@ -412,9 +412,9 @@ class Lib:
             self.call("tiledb_subarray_add_range", subarray, i, lo, hi, None)
         self.call("tiledb_query_set_subarray_t", query, subarray)
 
-    def write(self, uri, columns, layout=None, ranges=None, timestamp=None, key=None):
-        """Writes one fragment. Dense: `ranges` gives the written box. The default layout is row-major for a box, else unordered."""
-        array = self.open(uri, 1, timestamp, key)
+    def write(self, uri, columns, layout=None, ranges=None, timestamp=None, key=None, settings=None):
+        """Writes one fragment, with a configuration of `settings`. Dense: `ranges` gives the written box. The default layout is row-major for a box, else unordered."""
+        array = self.open(uri, 1, timestamp, key, **(settings or {}))
         query = self.get("tiledb_query_alloc", array, 1)
         sizes = {}
         try:

@@ -51,7 +51,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
         return Ok(None);
     }
     let rows = view.count()?;
-    let group = plan::rows_of_group(view, rows)?;
+    let group = plan::most_rows_of_group(view, rows)?;
     Ok((rows.div_ceil(group) > plan::MAX_GROUPS).then(|| plan::too_many(rows, group)))
 }
 

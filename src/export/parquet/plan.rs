@@ -4,12 +4,12 @@ use super::leaf::{self, Leaf};
 use super::page::{Amount, data_header, dictionary_header};
 use crate::error::{Error, Result};
 use crate::format::field::{Form, Stored};
-use crate::format::scalar::Scalar;
 use crate::query::labels::AxisLabel;
 use crate::query::table::{Column, Table};
-use crate::query::{CellOrigin, Role, View};
+use crate::query::{CellOrigin, Role, TileRun, View};
 use crate::runtime::cache::Entry;
 use crate::runtime::parallel;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// The most rows of a row group.
@@ -20,6 +20,9 @@ const MIN_GROUP_ROWS: u64 = if cfg!(test) { 40 } else { 1 << 16 };
 
 /// A table of many rows has at least so many row groups, which programs read on several threads.
 const SHARES: u64 = 16;
+
+/// From so many row groups on, none is much larger than the others.
+const MIN_EVEN: u64 = 8;
 
 /// The most row groups: their ordinals are i16.
 pub(super) const MAX_GROUPS: u64 = i16::MAX as u64;
@@ -46,11 +49,15 @@ pub(super) type Pair = (&'static str, String);
 pub(super) struct Plan {
     /// Rows of the table.
     pub rows: u64,
-    /// Rows of each row group but the last.
-    group: u64,
-    /// For each leaf, the amount and the bytes of its data page in all row groups but the last, and in the
-    /// last. None if they depend on the data.
-    fixed: Vec<Option<[(Amount, u64); 2]>>,
+    /// The first row of each row group, and the number of all rows.
+    bounds: Vec<u64>,
+    /// For each number of rows that a row group has, one that has as many, and how many have.
+    kinds: Vec<(u64, u64)>,
+    /// The index in `kinds` of each row group.
+    kind: Vec<u32>,
+    /// For each leaf, the amount and the bytes of its data page in row groups of each kind. None if they
+    /// depend on the data.
+    fixed: Vec<Option<Vec<(Amount, u64)>>>,
     /// The amount of each leaf in each row group; None if it does not depend on the data.
     var: Vec<Option<Vec<Amount>>>,
     /// Bytes of the dictionary page of each leaf with its header.
@@ -111,30 +118,57 @@ fn leaves(view: &View, covered: bool) -> Vec<Leaf> {
 /// Rows that a row group of any view with these fields has at least, if it has many groups. Reads the schema
 /// alone.
 pub(super) fn least_rows_of_group(view: &View) -> u64 {
-    // Slabs and the bound for pages may halve a group once more each.
-    (halved(&leaves(view, false), MAX_GROUP_ROWS) / 4).max(1)
+    (halved(&leaves(view, false), MAX_GROUP_ROWS) / 2).max(1)
 }
 
-/// Rows per row group of a view of `rows` rows, without reading data: a 16th of the table within bounds, in
-/// whole slabs of tiles, in pages that are not too long.
-pub(super) fn rows_of_group(view: &View, rows: u64) -> Result<u64> {
-    let slab = if view.is_dense() {
-        let first = view.schema().dimensions.first();
-        let extent = first.and_then(|d| Scalar::bits(d.datatype, d.tile_extent.as_ref()?));
-        let shape = view.shape()?;
-        let inner = shape.iter().skip(1);
-        inner.fold(extent.unwrap_or(1), |cells, length| cells.saturating_mul(*length))
-    } else {
-        match view.snapshot().fragments().count() {
-            1 => view.schema().capacity,
-            _ => 1,
-        }
-    };
-    let mut group = rows.div_ceil(SHARES).clamp(MIN_GROUP_ROWS, MAX_GROUP_ROWS);
-    if (1..=group).contains(&slab) {
-        group -= group % slab;
-    }
+/// The most rows of a row group of a view of `rows` rows, without reading data: a 16th of the table within
+/// bounds, in pages that are not too long.
+pub(super) fn most_rows_of_group(view: &View, rows: u64) -> Result<u64> {
+    let group = rows.div_ceil(SHARES).clamp(MIN_GROUP_ROWS, MAX_GROUP_ROWS);
     Ok(halved(&leaves(view, view.is_covered()?), group))
+}
+
+/// Divides all rows into row groups of at most `most` rows, which are even, so that programs can share them,
+/// and end where tiles end, so that their lengths are known from the metadata of tiles. Row groups end inside
+/// of tiles only if tiles are so large that they could not be even otherwise. Returns the first row of each
+/// row group, and the number of all rows.
+pub(super) fn divide(runs: &[TileRun], most: u64) -> Vec<u64> {
+    /// Up to so many sixteenths more row groups than are needed.
+    const TRIES: u64 = 16;
+    let mut rows = 0;
+    let mut starts = Vec::with_capacity(runs.len());
+    for run in runs {
+        starts.push(rows);
+        rows += run.cells;
+    }
+    if rows == 0 {
+        return vec![0];
+    }
+    // The last end of a tile at or before a row.
+    let tile_end = |row: u64| {
+        let number = starts.partition_point(|start| *start <= row) - 1;
+        row - (row - starts[number]) % runs[number].tile.max(1)
+    };
+    let even = |groups: u64| {
+        (1..groups).map(move |i| (u128::from(rows) * u128::from(i) / u128::from(groups)) as u64)
+    };
+    let least = rows.div_ceil(most);
+    for more in 0..=TRIES {
+        let groups = least + least * more / TRIES;
+        let mut bounds: Vec<u64> = std::iter::once(0)
+            .chain(even(groups).map(tile_end))
+            .chain([rows])
+            .collect();
+        bounds.dedup();
+        let longest = bounds.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+        let groups = bounds.len() as u64 - 1;
+        // None has more than 1.3 of the mean.
+        let is_even = u128::from(longest) * u128::from(groups) * 10 <= u128::from(rows) * 13;
+        if longest <= most && (groups < MIN_EVEN || is_even) && groups <= MAX_GROUPS {
+            return bounds;
+        }
+    }
+    std::iter::once(0).chain(even(least)).chain([rows]).collect()
 }
 
 /// A row group of `group` rows halved until no page is too long of those whose length is known without data.
@@ -167,7 +201,8 @@ impl Plan {
     /// numbers do not fit the format.
     pub(super) fn make(table: &Table, leaves: &[Leaf]) -> Result<Plan> {
         let rows = table.rows()?;
-        let mut group = halved(leaves, rows_of_group(table.view(), rows)?);
+        let mut group = halved(leaves, most_rows_of_group(table.view(), rows)?);
+        let runs = table.view().tile_runs()?;
         let mut dictionaries = Vec::new();
         for (leaf, column) in leaves.iter().zip(table.columns()) {
             let count = column.labels.as_ref().map_or(0, |labels| labels.count());
@@ -186,7 +221,7 @@ impl Plan {
             ..Plan::default()
         };
         loop {
-            plan.group = group;
+            plan.set_bounds(divide(&runs, group));
             if plan.groups() > MAX_GROUPS {
                 return Err(Error::limit(too_many(rows, group)));
             }
@@ -219,13 +254,13 @@ impl Plan {
     pub(super) fn of(leaves: &[Leaf], rows: u64, group: u64, amount: impl Fn(u64) -> Amount) -> Plan {
         let mut plan = Plan {
             rows,
-            group,
             dictionaries: leaves
                 .iter()
                 .map(|leaf| leaf.has_dictionary().then_some(30))
                 .collect(),
             ..Plan::default()
         };
+        plan.set_bounds((0..rows).step_by(group as usize).chain([rows]).collect());
         let groups = (0..plan.groups()).map(|number| plan.rows_of(number));
         let amounts: Vec<Amount> = groups.map(|rows| amount(rows.end - rows.start)).collect();
         plan.var = vec![Some(amounts); leaves.len()];
@@ -233,19 +268,32 @@ impl Plan {
         plan
     }
 
-    /// Computes all positions in one pass over the leaves, and over row groups only for leaves that depend on
-    /// the data: there may be a thousand of each.
+    fn set_bounds(&mut self, bounds: Vec<u64>) {
+        let mut known: HashMap<u64, u32> = HashMap::new();
+        (self.kinds, self.kind) = (Vec::new(), Vec::new());
+        for (number, pair) in bounds.windows(2).enumerate() {
+            let kind = *known.entry(pair[1] - pair[0]).or_insert_with(|| {
+                self.kinds.push((number as u64, 0));
+                self.kinds.len() as u32 - 1
+            });
+            self.kinds[kind as usize].1 += 1;
+            self.kind.push(kind);
+        }
+        self.bounds = bounds;
+    }
+
+    /// Computes all positions in one pass over the leaves for each number of rows, and over row groups only
+    /// for leaves that depend on the data: there may be a thousand of each.
     fn set_starts(&mut self, leaves: &[Leaf]) {
-        let rows_of = |number| {
-            let rows = self.rows_of(number);
-            rows.end - rows.start
-        };
-        // An empty table has no row group.
-        let last = self.groups().saturating_sub(1);
-        let [full, short] = [0, last].map(rows_of);
         let fixed = leaves.iter().map(|leaf| {
-            let of = |rows| Some((Amount::of(leaf, rows)?, page_len(leaf, Amount::of(leaf, rows)?)));
-            Some([of(full)?, of(short)?])
+            let kinds = self.kinds.iter().map(|(number, _)| {
+                let rows = self.rows_of(*number);
+                let amount = Amount::of(leaf, rows.end - rows.start)?;
+                Some((amount, page_len(leaf, amount)))
+            });
+            kinds
+                .collect::<Option<Vec<_>>>()
+                .filter(|_| Amount::of(leaf, 1).is_some())
         });
         self.fixed = fixed.collect();
         let dictionaries = self.dictionaries.iter().flatten();
@@ -258,11 +306,14 @@ impl Plan {
             let pages = leaves.iter().map(|(i, leaf)| self.page(*i, leaf, number).1);
             pages.fold(0u64, u64::saturating_add)
         };
-        let [full, short] = [0, last].map(|number| pages(&fixed, number).saturating_add(dictionaries));
+        let kinds = self.kinds.iter();
+        let kinds: Vec<u64> = kinds
+            .map(|(number, _)| pages(&fixed, *number).saturating_add(dictionaries))
+            .collect();
         let mut end = MAGIC.len() as u64;
         let mut starts = vec![end];
         for number in 0..self.groups() {
-            let fixed = if number == last { short } else { full };
+            let fixed = kinds[self.kind[number as usize] as usize];
             // A file of 2^63 bytes is refused, so these sums may stop at 2^64.
             end = end.saturating_add(fixed).saturating_add(pages(&var, number));
             starts.push(end);
@@ -274,10 +325,8 @@ impl Plan {
     pub(super) fn page(&self, i: usize, leaf: &Leaf, number: u64) -> (Amount, u64) {
         #[cfg(test)]
         PAGE_CALLS.set(PAGE_CALLS.get() + 1);
-        let is_last = number + 1 == self.groups();
         match (&self.fixed[i], &self.var[i]) {
-            (Some([_, last]), _) if is_last => *last,
-            (Some([full, _]), _) => *full,
+            (Some(kinds), _) => kinds[self.kind[number as usize] as usize],
             (None, Some(amounts)) => {
                 let amount = amounts[number as usize];
                 (amount, page_len(leaf, amount))
@@ -294,12 +343,9 @@ impl Plan {
     /// Representative row groups of a leaf, each with the number of row groups in which the leaf has the same
     /// amount.
     pub(super) fn kinds(&self, i: usize) -> Vec<(u64, u64)> {
-        let Some(last) = self.groups().checked_sub(1) else {
-            return Vec::new();
-        };
         match self.fixed[i] {
-            Some(_) => vec![(0, last), (last, 1)],
-            None => (0..=last).map(|number| (number, 1)).collect(),
+            Some(_) => self.kinds.clone(),
+            None => (0..self.groups()).map(|number| (number, 1)).collect(),
         }
     }
 
@@ -383,13 +429,12 @@ impl Plan {
     }
 
     pub(super) fn groups(&self) -> u64 {
-        self.rows.div_ceil(self.group.max(1))
+        self.bounds.len() as u64 - 1
     }
 
     /// The rows of a row group.
     pub(super) fn rows_of(&self, number: u64) -> Range<u64> {
-        let start = number * self.group;
-        start..self.rows.min(start + self.group)
+        self.bounds[number as usize]..self.bounds[number as usize + 1]
     }
 
     /// The first byte of a row group.
@@ -447,6 +492,8 @@ impl Entry for Plan {
     fn memory(&self) -> u64 {
         let var: u64 = self.var.iter().flatten().map(Entry::memory).sum();
         let pairs = self.pairs.iter().map(|(_, value)| value.len() as u64);
-        var + self.starts.memory() + self.fixed.memory() + pairs.sum::<u64>()
+        let fixed: u64 = self.fixed.iter().flatten().map(Entry::memory).sum();
+        let groups = self.starts.memory() + self.bounds.memory() + self.kind.memory();
+        var + groups + fixed + self.kinds.memory() + pairs.sum::<u64>()
     }
 }

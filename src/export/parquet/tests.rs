@@ -6,6 +6,7 @@ use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Form;
 use crate::format::testing::{Bytes, ZSTD, field, schema_body};
 use crate::query::DimRange;
+use crate::query::TileRun;
 use crate::query::testing::{Files, Parts, UUID, generic, open, tile};
 use crate::storage::MemoryStorage;
 use leaf::{Encoding, Logical, Physical, Shape};
@@ -119,6 +120,86 @@ fn the_length_of_fixed_size_fields_decodes_nothing() {
         files += 1;
     }
     assert!(files > 10, "{files} files");
+}
+
+#[test]
+fn the_length_and_the_footer_of_appended_fragments_decode_nothing() {
+    let mut files = 0;
+    for path in arrays() {
+        let array = Array::open(&path).unwrap();
+        array.engine.disorder.let_readers_find();
+        let Ok(view) = array.at(TimeRange::ALL).open() else {
+            continue;
+        };
+        let known = |field: &Field| field.cell_size().is_some() || field.datatype == Datatype::StringAscii;
+        if view.is_dense() || !view.fields().iter().all(known) {
+            continue;
+        }
+        let Ok(runs) = view.tile_runs() else { continue };
+        let old = view
+            .snapshot()
+            .fragments()
+            .any(|entry| entry.fragment.name.name_version < 5);
+        if old || runs.iter().any(|run| run.tile == 1 && run.cells > 1) {
+            continue;
+        }
+        let Ok(file) = layout(&Arc::new(view)) else {
+            continue;
+        };
+        let end = file.len();
+        let _ = Output::of(|out| file.read(end - 9..end - 8, out));
+        assert_eq!(array.engine.stats.chunks_decoded.get(), 0, "{}", path.display());
+        files += 1;
+    }
+    assert!(files > 10, "{files} files");
+}
+
+#[test]
+fn row_groups_are_even_and_end_at_tiles() {
+    let run = |cells, tile| TileRun { cells, tile };
+    assert_eq!(plan::divide(&[], 40), [0]);
+    assert_eq!(plan::divide(&[run(0, 5)], 40), [0]);
+    assert_eq!(plan::divide(&[run(40, 16)], 40), [0, 40]);
+    assert_eq!(
+        plan::divide(&[run(100, 10), run(0, 1), run(50, 7)], 40),
+        [0, 30, 60, 90, 114, 150]
+    );
+    // Tiles that are too large are cut.
+    assert_eq!(plan::divide(&[run(100, 90)], 40), [0, 33, 66, 100]);
+    let (mut seed, mut aligned) = (3, 0);
+    for _ in 0..2000 {
+        let runs: Vec<TileRun> = (0..1 + below(&mut seed, 6))
+            .map(|_| run(below(&mut seed, 3000), 1 + below(&mut seed, 60)))
+            .collect();
+        let (mut ends, mut rows) = (HashSet::new(), 0);
+        for run in &runs {
+            ends.extend((0..run.cells).step_by(run.tile as usize).map(|cell| rows + cell));
+            rows += run.cells;
+        }
+        let most = 100 + below(&mut seed, 300);
+        let bounds = plan::divide(&runs, most);
+        assert_eq!((bounds[0], *bounds.last().unwrap()), (0, rows));
+        let sizes: Vec<u64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(
+            sizes.iter().all(|size| (1..=most).contains(size)),
+            "{runs:?} {bounds:?}"
+        );
+        let longest = sizes.iter().max().copied().unwrap_or(0);
+        assert!(
+            sizes.len() < 8 || longest * sizes.len() as u64 * 10 <= 13 * rows,
+            "{runs:?} {bounds:?}"
+        );
+        let inner = bounds.get(1..bounds.len() - 1).unwrap_or_default();
+        aligned += u64::from(inner.iter().all(|bound| ends.contains(bound)));
+        // Small tiles never need to be cut.
+        if runs.iter().all(|run| run.tile * 12 <= most) {
+            assert!(
+                inner.iter().all(|bound| ends.contains(bound)),
+                "{most} {runs:?} {bounds:?}"
+            );
+        }
+    }
+    assert!(aligned > 1500, "{aligned} of 2000");
 }
 
 /// A leaf of one value per cell.
@@ -378,7 +459,7 @@ fn row_groups_are_halved_until_no_page_is_too_long() {
     // The length of fixed-size cells is known before row groups are; the length of others is measured.
     for (cell_val_num, at_first) in [(512, 20), (u32::MAX, 40)] {
         let view = of_long_text(cell_val_num);
-        assert_eq!(plan::rows_of_group(&view, 100).unwrap(), at_first);
+        assert_eq!(plan::most_rows_of_group(&view, 100).unwrap(), at_first);
         let table = Table::new(&view).unwrap();
         let leaves = leaves(&table, &metadata(table.view()).unwrap()).unwrap();
         let plan = Plan::make(&table, &leaves).unwrap();

@@ -24,6 +24,7 @@ use crate::catalog::Array;
 use crate::catalog::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::range::{Range, Rect};
+use crate::format::scalar::Scalar;
 use crate::format::schema::Schema;
 use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
@@ -88,6 +89,17 @@ impl Dense {
             let fragments = self.snapshot.fragment_list();
             Stack::new(self.array.clone(), &self.schema, fragments).map(Arc::new)
         })
+    }
+
+    /// The cells of a slab: all with coordinates in one tile along the first dimension.
+    pub(super) fn slab(&self) -> Result<u64> {
+        let first = self.schema.dimensions.first();
+        let extent = first.and_then(|d| Scalar::bits(d.datatype, d.tile_extent.as_ref()?));
+        let shape = self.shape()?;
+        let inner = shape.iter().skip(1);
+        Ok(inner.fold(extent.unwrap_or(1).max(1), |cells, length| {
+            cells.saturating_mul(*length)
+        }))
     }
 
     fn cells(&self) -> Result<&Region> {

@@ -5,9 +5,11 @@ use super::block::{Block, Checkpoint, Slice, ViewPart, Writer, changed};
 use super::input::{Input, Ranked};
 use super::member::{Member, Rules, Sorted};
 use super::merge::{Merge, Stop};
+use super::order::{Order, unsorted};
 use crate::bytes::Keep;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::query::TileRun;
 use crate::query::order::SortKey;
 use crate::runtime::cache::{CacheKey, Entry};
 use crate::runtime::parallel;
@@ -90,7 +92,7 @@ pub(super) struct Component<K> {
     plan: Memo<Arc<Plan<K>>>,
     /// The cache's number for its outline.
     object: u64,
-    in_order: Memo<bool>,
+    order: Order<K>,
 }
 
 impl<K: SortKey + 'static> Component<K> {
@@ -102,7 +104,7 @@ impl<K: SortKey + 'static> Component<K> {
             known,
             plan: Memo::default(),
             object,
-            in_order: Memo::default(),
+            order: Order::default(),
         }
     }
 
@@ -131,7 +133,7 @@ impl<K: SortKey + 'static> Component<K> {
         let members = 0..self.inputs.len();
         if self.known.is_some() {
             return Ok(match self.inputs.as_slice() {
-                [input] if self.is_in_order(rules, input)? => vec![(0, cells)],
+                [_] if self.as_stored(engine, rules)?.is_some() => vec![(0, cells)],
                 _ => members.map(whole).collect(),
             });
         }
@@ -149,9 +151,8 @@ impl<K: SortKey + 'static> Component<K> {
 
     /// Where the first of `cells` are stored; at most the cells of one block.
     pub(super) fn part(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<ViewPart> {
-        if let ([input], Some(_)) = (self.inputs.as_slice(), self.known)
-            && self.is_in_order(rules, input)?
-        {
+        if let Some(input) = self.as_stored(engine, rules)? {
+            self.order.look(engine, rules, input)?;
             return Ok(ViewPart::Stored(input.clone(), cells));
         }
         let plan = self.plan(engine, rules)?;
@@ -186,7 +187,10 @@ impl<K: SortKey + 'static> Component<K> {
                 members: members.iter().map(Member::ranked).collect(),
                 block: Arc::new(block),
             })),
-            Err(Stop::Unsorted(_)) => Ok(None),
+            Err(Stop::Unsorted(_)) => match self.as_stored(engine, rules)? {
+                Some(input) if self.order.is_found_by_readers(engine) => Err(unsorted(engine, input)),
+                _ => Ok(None),
+            },
             Err(Stop::Failed(error)) => Err(error),
         }
     }
@@ -197,9 +201,33 @@ impl<K: SortKey + 'static> Component<K> {
         first.map_or_else(String::new, |path| path.display().to_string())
     }
 
-    /// Whether the cells of a single fragment are stored in global order. The first call checks.
-    fn is_in_order(&self, rules: &Rules, input: &Input) -> Result<bool> {
-        self.in_order.get_or_make(|| look_at_order::<K>(rules, input))
+    /// The fragment whose cells are those of the view, in the order in which they are stored; None if cells
+    /// are merged or sorted.
+    fn as_stored(&self, engine: &Engine, rules: &Rules) -> Result<Option<&Arc<Input>>> {
+        let ([input], Some(_)) = (self.inputs.as_slice(), self.known) else {
+            return Ok(None);
+        };
+        Ok(self.order.is_stored(engine, rules, input)?.then_some(input))
+    }
+
+    /// Fails if tiles that have some of `cells` are not in global order. Decodes their coordinates, unless it
+    /// was done before.
+    pub(super) fn check_order(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<()> {
+        match self.as_stored(engine, rules)? {
+            Some(input) => self.order.check(engine, rules, input, cells),
+            None => Ok(()),
+        }
+    }
+
+    /// Where its cells can be divided so that no tile is.
+    pub(super) fn tile_runs(&self, engine: &Engine, rules: &Rules) -> Result<Vec<TileRun>> {
+        match self.as_stored(engine, rules)? {
+            Some(input) => Ok(input.tile_runs()),
+            None => Ok(vec![TileRun {
+                cells: self.count(engine, rules)?,
+                tile: 1,
+            }]),
+        }
     }
 
     /// The plan. The first call makes it, on all threads.
@@ -287,52 +315,6 @@ impl<K: SortKey + 'static> Component<K> {
             }
         }
     }
-}
-
-/// Whether the cells of a single fragment are stored in global order. If there are too many to compare
-/// all of them, evenly spread samples are compared, within themselves and with each other.
-fn look_at_order<K: SortKey>(rules: &Rules, input: &Input) -> Result<bool> {
-    /// Candidates in a step. They are compared with each other and the first candidate of the next step.
-    const STEP_SIZE: u64 = if cfg!(test) { 16 } else { 8192 };
-    /// With no more steps than this, all steps are compared.
-    const MAX_COMPARED_STEPS: u64 = if cfg!(test) { 64 } else { 512 };
-    /// With more steps, this many are compared.
-    const SAMPLED_STEPS: u64 = if cfg!(test) { 8 } else { 32 };
-    // If nothing is merged, libtiledb's readers return strings in the order in which they were written.
-    if input.has_signed_strings() {
-        return Ok(true);
-    }
-    let steps = input.count().div_ceil(STEP_SIZE);
-    let looks = if steps > MAX_COMPARED_STEPS {
-        SAMPLED_STEPS
-    } else {
-        steps
-    };
-    // The first and the last key of a step; None if its keys are not in order.
-    let ends = parallel::each(looks, |look| -> Result<Option<Vec<K>>> {
-        // The samples include the first and the last step.
-        let step = look * (steps - 1) / (looks - 1).max(1);
-        let mut rank = step * STEP_SIZE;
-        let end = input.count().min(rank + STEP_SIZE + 1);
-        let mut ends: Option<(K, K)> = None;
-        while rank < end {
-            let window = input.window::<K>(&rules.order, rules.times, rank, end - rank)?;
-            rank = window.end;
-            let (Some(first), Some(last)) = (window.keys.first(), window.keys.last()) else {
-                continue;
-            };
-            if !window.keys.is_sorted() || ends.as_ref().is_some_and(|(_, before)| before > first) {
-                return Ok(None);
-            }
-            let first = ends.map_or_else(|| first.clone(), |(first, _)| first);
-            ends = Some((first, last.clone()));
-        }
-        Ok(Some(
-            ends.map_or_else(Vec::new, |(first, last)| vec![first, last]),
-        ))
-    })?;
-    let ends: Option<Vec<Vec<K>>> = ends.into_iter().collect();
-    Ok(ends.is_some_and(|ends| ends.concat().is_sorted()))
 }
 
 /// Puts the block that begins at the given ranks into the cache.

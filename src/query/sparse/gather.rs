@@ -288,6 +288,7 @@ impl Gather {
 
     /// Where `cells` of the view are stored.
     fn places(&self, cells: Range<u64>) -> Result<Places> {
+        self.check_order(&cells)?;
         Places::new(self.merged.parts(cells)?)
     }
 
@@ -310,8 +311,17 @@ impl Gather {
         segments.collect()
     }
 
+    /// Who reads coordinates finds out whether they are in order.
+    fn check_order(&self, cells: &Range<u64>) -> Result<()> {
+        match self.field.role {
+            Role::Dimension(_) => self.merged.check_order(cells.clone()),
+            Role::Attribute(_) => Ok(()),
+        }
+    }
+
     /// Where one cell of the view is stored.
     fn piece_of(&self, cell: u64) -> Result<Piece> {
+        self.check_order(&(cell..cell + 1))?;
         let mut found = Vec::new();
         for part in self.merged.parts(cell..cell + 1)? {
             part.pieces(|piece| found.push(piece))?;

@@ -14,6 +14,7 @@ use crate::fragment::cells::FragmentCells;
 use crate::fragment::column::Content;
 use crate::fragment::field;
 use crate::fragment::info::FragmentInfo;
+use crate::query::TileRun;
 use crate::query::order::{GlobalOrder, SortKey};
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 pub(super) struct Input {
     /// The index among the fragments in reading order, oldest first.
     pub index: usize,
+    /// Whether its cells are known not to be in global order.
+    pub is_unsorted: bool,
     /// The fragment.
     pub info: Arc<FragmentInfo>,
     /// The coordinates, one field per dimension.
@@ -144,10 +147,10 @@ impl<K> Window<K> {
 }
 
 impl Input {
-    /// The fragment `info`, number `index` in reading order, as the input of a view of `times` and `ranges`.
+    /// The fragment `info`, number `index` in reading order, `is_unsorted` if that is known, as the input of a view of `times` and `ranges`.
     /// `Corrupt` if it has no coordinates.
     pub(super) fn new(
-        index: usize,
+        (index, is_unsorted): (usize, bool),
         info: Arc<FragmentInfo>,
         times: TimeRange,
         ranges: Arc<Ranges>,
@@ -183,6 +186,7 @@ impl Input {
         let floats = info.schema.dimensions.iter().enumerate();
         Ok(Input {
             index,
+            is_unsorted,
             cut: timestamps.is_some() && !times.covers(info.name.timestamps),
             count: candidates.last().map_or(0, Candidates::end),
             floats: floats
@@ -227,6 +231,26 @@ impl Input {
             let to = ranks.end.min(run.end());
             (from < to).then(|| run.cells.start + (from - run.rank)..run.cells.start + (to - run.rank))
         })
+    }
+
+    /// The candidates in the same tile as that with rank `rank`.
+    pub(super) fn tile_of(&self, rank: u64) -> Result<Range<u64>> {
+        let at = self.candidates.partition_point(|run| run.end() <= rank);
+        let run = self.candidates.get(at);
+        let run = run.ok_or_else(|| Error::internal(format!("there is no candidate {rank}")))?;
+        // A run begins at a tile.
+        let size = self.info.geometry.tile_cells;
+        let start = rank - (rank - run.rank) % size;
+        Ok(start..run.end().min(start + size))
+    }
+
+    /// Its candidates as whole tiles.
+    pub(super) fn tile_runs(&self) -> Vec<TileRun> {
+        let runs = self.candidates.iter().map(|run| TileRun {
+            cells: run.cells.end - run.cells.start,
+            tile: self.info.geometry.tile_cells,
+        });
+        runs.collect()
     }
 
     /// Reads a window of at most `most` candidates from `rank` on; of fewer if strings among them are long.

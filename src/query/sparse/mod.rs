@@ -20,13 +20,14 @@ mod gather;
 mod input;
 mod member;
 mod merge;
+mod order;
 mod ranges;
 #[cfg(test)]
 mod tests;
 
 use super::column::RunCells;
 use super::selection::Selection;
-use super::{CellOrigin, DimRange, Field, Tiles};
+use super::{CellOrigin, DimRange, Field, TileRun, Tiles};
 use crate::catalog::Array;
 use crate::catalog::snapshot::Snapshot;
 use crate::engine::Engine;
@@ -42,9 +43,9 @@ use crate::fragment::prefetch::TailPrefetch;
 use crate::fragment::prefetch::outlines;
 use crate::query::deletes::in_force as deletes_in_force;
 use crate::query::order::{ByteKey, GlobalOrder, SortKey};
-use crate::runtime::lock;
 use crate::runtime::parallel;
 use crate::runtime::single_flight::{Memo, SingleFlight};
+use crate::runtime::{get_or_make, lock};
 use block::ViewPart;
 use component::{Component, FirstCells};
 use deletes::Deletes;
@@ -90,10 +91,12 @@ pub(super) struct Sparse {
     subarray: Option<Vec<DimRange>>,
     /// If given, the view has only so many of the first cells.
     most: Option<u64>,
+    /// Indexes of the fragments whose cells are known not to be in global order.
+    unsorted: Vec<usize>,
     state: u64,
     cells: Memo<Arc<dyn Merged>>,
-    /// The number of cells from the footers; None inside if they do not determine it.
-    told: OnceLock<Option<u64>>,
+    /// The cells as runs of whole tiles, from the footers; None inside if they do not determine it.
+    told: OnceLock<Option<Vec<TileRun>>>,
 }
 
 /// The merged cells of a view, independent of the type of the sort keys.
@@ -108,6 +111,12 @@ trait Merged: Send + Sync {
 
     /// The runs of cells of fragments that contain `cells`.
     fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>>;
+
+    /// Fails if the tiles that have some of `cells` are found not to be in global order.
+    fn check_order(&self, cells: Range<u64>) -> Result<()>;
+
+    /// All cells as runs of whole tiles.
+    fn tile_runs(&self) -> Result<Vec<TileRun>>;
 
     /// Whether some cell of the view comes from input `number`.
     fn shows(&self, number: usize) -> Result<bool>;
@@ -125,6 +134,7 @@ impl Sparse {
             snapshot: of.snapshot.clone(),
             schema: of.schema.clone(),
             subarray: of.subarray.clone(),
+            unsorted: of.unsorted.clone(),
             state: of.state(),
             cells: Memo::default(),
             told: OnceLock::new(),
@@ -133,22 +143,32 @@ impl Sparse {
 
     /// The number of cells. Merges the fragments if footers do not determine it.
     pub(super) fn count(&self) -> Result<u64> {
-        let merged = self.cells.get();
-        match (merged, self.told.get()) {
-            (Some(merged), _) => merged.count(),
-            (None, Some(Some(told))) => Ok(*told),
-            (None, Some(None)) => self.cells()?.count(),
-            (None, None) => {
-                let told = self.count_of_outlines()?;
-                self.told.get_or_init(|| told);
-                told.map_or_else(|| self.cells()?.count(), Ok)
-            }
+        if let Some(merged) = self.cells.get() {
+            return merged.count();
+        }
+        match self.told()? {
+            Some(told) => Ok(told.iter().map(|run| run.cells).sum()),
+            None => self.cells()?.count(),
         }
     }
 
-    /// The number of cells from the outlines of the fragments, without opening them. None if a cell may be
-    /// left out, or hidden by another with the same coordinates.
-    fn count_of_outlines(&self) -> Result<Option<u64>> {
+    /// All cells as runs of whole tiles: see [`View::tile_runs`](super::View::tile_runs).
+    pub(super) fn tile_runs(&self) -> Result<Vec<TileRun>> {
+        // Where the order of cells is looked at first, the outlines do not tell it.
+        match self.told()? {
+            Some(told) if self.array.engine.disorder.is_found_by_readers() => Ok(told.to_vec()),
+            _ => self.cells()?.tile_runs(),
+        }
+    }
+
+    fn told(&self) -> Result<Option<&[TileRun]>> {
+        let told = get_or_make(&self.told, || self.runs_of_outlines())?;
+        Ok(told.as_deref())
+    }
+
+    /// The runs of whole tiles from the outlines of the fragments, without opening them. None if a cell may
+    /// be left out, or hidden by another with the same coordinates.
+    fn runs_of_outlines(&self) -> Result<Option<Vec<TileRun>>> {
         /// With no more fragments than this, it is cheaper to open them.
         const MAX_OPENED: usize = if cfg!(test) { 1 } else { 64 };
         let (array, times) = (&self.array, self.snapshot.times);
@@ -162,27 +182,49 @@ impl Sparse {
             return Ok(None);
         }
         let outlines = outlines(&array.engine, &fragments)?;
-        let outlines = || outlines.iter().filter(|outline| outline.cells > 0);
-        if outlines().any(|outline| outline.timed || outline.dense) {
+        let outlines: Vec<_> = outlines.iter().filter(|outline| outline.cells > 0).collect();
+        if outlines.iter().any(|outline| outline.timed || outline.dense) {
             return Ok(None);
         }
-        if !self.schema.allows_duplicates {
-            let order = GlobalOrder::new(&self.schema)?;
-            let domains = outlines().map(|outline| {
-                let sound = outline.schema.all_dimensions_fixed();
-                outline.domain.as_ref().filter(|_| sound)
-            });
-            let domains: Option<Vec<&Rect>> = domains.collect();
-            let Some(mut intervals) = domains.and_then(|domains| order.intervals::<ByteKey>(&domains)) else {
-                return Ok(None);
+        let total = outlines
+            .iter()
+            .try_fold(0u64, |sum, outline| sum.checked_add(outline.cells));
+        let Some(total) = total else { return Ok(None) };
+        let order = GlobalOrder::new(&self.schema)?;
+        let domains = outlines.iter().map(|outline| {
+            let sound = outline.schema.all_dimensions_fixed();
+            outline.domain.as_ref().filter(|_| sound)
+        });
+        let domains: Option<Vec<&Rect>> = domains.collect();
+        let intervals = domains.and_then(|domains| order.intervals::<ByteKey>(&domains));
+        let duplicates = self.schema.allows_duplicates;
+        let Some(intervals) = intervals else {
+            let all = TileRun {
+                cells: total,
+                tile: 1,
             };
-            intervals.sort_unstable();
-            let mut pairs = intervals.iter().zip(intervals.iter().skip(1));
-            if pairs.any(|((_, end), (start, _))| start <= end) {
-                return Ok(None);
+            return Ok(duplicates.then(|| vec![all]));
+        };
+        let mut sorted: Vec<_> = intervals.into_iter().zip(&outlines).collect();
+        sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut runs: Vec<TileRun> = Vec::new();
+        let mut end: Option<ByteKey> = None;
+        for ((low, high), outline) in sorted {
+            match runs.last_mut() {
+                Some(_) if !duplicates && end.as_ref().is_some_and(|end| low <= *end) => return Ok(None),
+                // Cells of these fragments interleave.
+                Some(last) if end.as_ref().is_some_and(|end| low <= *end) => {
+                    last.cells += outline.cells;
+                    last.tile = 1;
+                }
+                _ => runs.push(TileRun {
+                    cells: outline.cells,
+                    tile: outline.schema.capacity,
+                }),
             }
+            end = end.max(Some(high));
         }
-        Ok(outlines().try_fold(0u64, |sum, outline| sum.checked_add(outline.cells)))
+        Ok(Some(runs))
     }
 
     /// The cells of field `field`, an index into the view's fields.
@@ -286,7 +328,8 @@ impl Sparse {
             tails.reach(index);
             let info = fragments[index].open()?;
             let deletes = Deletes::new(&info, &deletes, share.hold)?;
-            let input = Input::new(index, info, times, ranges.clone(), deletes, share)?;
+            let number = (index, self.unsorted.contains(&index));
+            let input = Input::new(number, info, times, ranges.clone(), deletes, share)?;
             Ok(Arc::new(input))
         })?;
         let memory = array.engine.cache.capacity() / 4 / parallel::threads();
@@ -437,6 +480,20 @@ impl<K: SortKey + 'static> Merged for Components<K> {
         Ok(sources)
     }
 
+    fn check_order(&self, cells: Range<u64>) -> Result<()> {
+        for (component, own, part) in self.having(cells)? {
+            let part = part.start - own.start..part.end - own.start;
+            component.check_order(&self.array.engine, &self.rules, part)?;
+        }
+        Ok(())
+    }
+
+    fn tile_runs(&self) -> Result<Vec<TileRun>> {
+        let components = self.components.iter();
+        let runs = components.map(|component| component.tile_runs(&self.array.engine, &self.rules));
+        Ok(runs.collect::<Result<Vec<_>>>()?.concat())
+    }
+
     fn shows(&self, number: usize) -> Result<bool> {
         for (component, own, _) in self.having(0..self.count()?)? {
             if !component.inputs.iter().any(|input| input.index == number) {
@@ -537,6 +594,25 @@ impl<K: SortKey + 'static> Merged for Head<K> {
 
     fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
         self.all.sources(cells)
+    }
+
+    fn check_order(&self, cells: Range<u64>) -> Result<()> {
+        for part in self.parts.iter().filter(|part| part.first.is_none()) {
+            let own = &part.cells;
+            let wanted = cells.start.max(own.start)..cells.end.min(own.end);
+            if let Some(component) = self.all.components.get(part.component)
+                && !wanted.is_empty()
+            {
+                let wanted = wanted.start - own.start..wanted.end - own.start;
+                component.check_order(&self.all.array.engine, &self.all.rules, wanted)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tile_runs(&self) -> Result<Vec<TileRun>> {
+        let cells = self.count()?;
+        Ok(vec![TileRun { cells, tile: 1 }])
     }
 
     fn shows(&self, number: usize) -> Result<bool> {

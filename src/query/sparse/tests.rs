@@ -336,3 +336,146 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
         assert!(decoded < chunks, "{decoded} chunks decoded");
     }
 }
+
+/// An array of one INT32 dimension in tiles of 16 cells, with one fragment of these coordinates for each list.
+fn one_dimension(fragments: &[Vec<i32>]) -> MemoryStorage {
+    let dimension = Dimension {
+        datatype: INT32,
+        domain: Some((Int(0), Int(5000))),
+        extent: Some(Int(10)),
+    };
+    let design = Design {
+        dimensions: vec![dimension],
+        duplicates: false,
+        tile_order: 0,
+        cell_order: 0,
+        capacity: 16,
+    };
+    let mut storage = MemoryStorage::default();
+    let schema = format!("__schema/__1_1_{UUID}");
+    storage.insert(Path::new(&schema), generic(&design.bytes()));
+    for (number, places) in fragments.iter().enumerate() {
+        let written = Written {
+            stamps: (10, 10),
+            name: format!("__10_10_{number:032x}_22"),
+            has_timestamps: false,
+            has_delete_metadata: false,
+            cells: places.iter().copied().map(Cell::at).collect(),
+        };
+        written.write(&mut storage, &design);
+    }
+    storage
+}
+
+fn bytes_of(places: impl Iterator<Item = i32>) -> Vec<u8> {
+    places.flat_map(i32::to_le_bytes).collect()
+}
+
+fn all(view: &View, field: usize) -> crate::error::Result<Vec<u8>> {
+    let cells = view.open(field)?;
+    Ok(Output::of(|out| cells.read(Content::Data, 0..u64::MAX, out))?.into())
+}
+
+#[test]
+fn cells_out_of_order_fail_their_readers_and_are_sorted_for_later_ones() {
+    // Behind one tile in order, in one of many tiles two cells have changed places.
+    let mut places: Vec<i32> = (0..1600).collect();
+    places.swap(1000, 1001);
+    // Two tiles have changed places: each is in order.
+    let halves: Vec<i32> = (0..160)
+        .chain(176..192)
+        .chain(160..176)
+        .chain(192..1600)
+        .collect();
+    for places in [places, halves] {
+        let (array, stats) = open(&one_dimension(&[places]));
+        array.engine.disorder.let_readers_find();
+        let view = View::new(array.clone(), None, None).unwrap();
+        let other = View::new(array.clone(), None, None).unwrap();
+        assert_eq!((view.count().unwrap(), stats.tiles_opened.get()), (1600, 0));
+        let cells = view.open(0).unwrap();
+        let first = Output::of(|out| cells.read(Content::Data, 0..400, out)).unwrap();
+        assert!(*first == bytes_of(0..100));
+        assert!(stats.tiles_opened.get() < 10, "only what was read");
+        assert_eq!(all(&view, 0).unwrap_err().errno(), libc::EIO);
+        // So does everything else of that state, also what was opened before.
+        for (view, field) in [(&view, 0), (&view, 1), (&other, 0), (&other, 1), (&other, 2)] {
+            let cells = view.open(field).unwrap();
+            let read = Output::of(|out| cells.read(Content::Data, 0..6, out));
+            assert_eq!(read.err().map(|error| error.errno()), Some(libc::EIO));
+        }
+        let sorted = View::new(array.clone(), None, None).unwrap();
+        assert_ne!(sorted.state(), view.state());
+        assert!(all(&sorted, 0).unwrap() == bytes_of(0..1600));
+        let numbers: Vec<u8> = (0..1600).flat_map(|place| [place as u8; 6]).collect();
+        assert!(all(&sorted, 1).unwrap() == numbers);
+        // An array opened anew knows nothing, and does not look when it cannot be opened again.
+        let (array, _) = open(&one_dimension(&[(0..1600).rev().collect()]));
+        let view = View::new(array, None, None).unwrap();
+        assert!(all(&view, 1).unwrap() == numbers);
+    }
+}
+
+#[test]
+fn a_small_fragment_out_of_order_fails_whoever_reads_it() {
+    for field in 0..3 {
+        let (array, _) = open(&one_dimension(&[vec![3, 1, 2]]));
+        array.engine.disorder.let_readers_find();
+        let view = View::new(array.clone(), None, None).unwrap();
+        let read = view.open(field).and_then(|cells| {
+            Output::of(|out| cells.read(Content::Offsets, 0..8, out)).and(all(&view, field))
+        });
+        assert_eq!(
+            read.err().map(|error| error.errno()),
+            Some(libc::EIO),
+            "field {field}"
+        );
+        let head = View::new(array.clone(), None, None).unwrap().head(2).unwrap();
+        assert!(all(&head, 0).unwrap() == bytes_of(1..3), "field {field}");
+    }
+    // The first cells of a view are merged, which tells as well.
+    let (array, _) = open(&one_dimension(&[(0..100).rev().collect()]));
+    array.engine.disorder.let_readers_find();
+    let head = || View::new(array.clone(), None, None).unwrap().head(60).unwrap();
+    assert_eq!(all(&head(), 1).unwrap_err().errno(), libc::EIO);
+    assert!(all(&head(), 0).unwrap()[..240] == bytes_of(0..60));
+}
+
+#[test]
+fn a_field_that_is_no_dimension_takes_no_coordinates() {
+    let parts = [0..1600, 1600..3200, 3200..4800];
+    let (array, stats) = open(&one_dimension(&parts.map(Iterator::collect)));
+    array.engine.disorder.let_readers_find();
+    let view = View::new(array, None, None).unwrap();
+    assert_eq!(view.tile_runs().unwrap().len(), 3);
+    assert!(all(&view, 1).unwrap() == (0..4800).flat_map(|place| [place as u8; 6]).collect::<Vec<u8>>());
+    // A tile of 300, and one of each fragment's coordinates as a sample.
+    assert_eq!(stats.tiles_opened.get(), 300 + 3);
+    assert!(all(&view, 0).unwrap() == bytes_of(0..4800));
+    assert_eq!(stats.tiles_opened.get(), 600);
+}
+
+#[test]
+fn runs_of_tiles_are_those_of_fragments_that_do_not_interleave() {
+    let of = |fragments: &[Vec<i32>]| {
+        let (array, stats) = open(&one_dimension(fragments));
+        array.engine.disorder.let_readers_find();
+        let view = View::new(array, None, None).unwrap();
+        let runs = view.tile_runs().unwrap();
+        (
+            runs.iter().map(|run| (run.cells, run.tile)).collect::<Vec<_>>(),
+            stats.tiles_opened.get(),
+        )
+    };
+    // More than one fragment is too many to open all in tests.
+    assert_eq!(of(&[(0..100).collect()]), (vec![(100, 16)], 0));
+    assert_eq!(
+        of(&[(200..230).collect(), (0..100).collect()]),
+        (vec![(100, 16), (30, 16)], 0)
+    );
+    let even = |start: i32| (start..100).step_by(2).collect();
+    assert_eq!(
+        of(&[even(0), even(1), (200..230).collect()]).0,
+        [(100, 1), (30, 16)]
+    );
+}

@@ -1,0 +1,157 @@
+"""Counts what a mount decodes for tables of sparse arrays: nothing for lengths and footers, and only the columns asked for.
+
+    python3 table_reads.py
+
+Also arrays whose cells are not in global order: whoever reads their coordinates gets an error, and what is opened then is sorted. The last line is
+`N passed, N failed`.
+"""
+
+import contextlib
+import errno
+import sys
+import tempfile
+import time
+
+import duckdb
+import numpy as np
+import pyarrow.parquet
+import tiledb
+
+from capi import Column, Lib
+from mount import errors, mounted, stats
+from plain_tools import Checks
+
+ROWS, FRAGMENTS, CAPACITY = 200_000, 4, 10_000
+CHUNK = 65_536
+BOUND = 2.7
+"""The most chunks that a job may decode, as a multiple of those of its columns: the kernel reads ahead into the columns behind."""
+
+LABELS = ["north", "east", "south", "west"]
+
+
+def write(path, order, rows=ROWS):
+    """A sparse array of some fragments with text, nulls, labels and dates; `order` gives the keys of each fragment."""
+    zstd = [tiledb.ZstdFilter()]
+    dimension = tiledb.Dim("id", domain=(0, 10**9), tile=CAPACITY, dtype=np.int64, filters=zstd)
+    attributes = [
+        tiledb.Attr("v", dtype=np.float64, filters=zstd),
+        tiledb.Attr("n", dtype=np.int32, nullable=True, filters=zstd),
+        tiledb.Attr("side", dtype=np.uint8, enum_label="sides", filters=zstd),
+        tiledb.Attr("day", dtype="datetime64[D]", filters=zstd),
+        tiledb.Attr("text", dtype="ascii", var=True, filters=zstd),
+    ]
+    schema = tiledb.ArraySchema(tiledb.Domain(dimension), attrs=attributes, sparse=True, capacity=CAPACITY, enums=[tiledb.Enumeration("sides", True, LABELS)])
+    tiledb.Array.create(path, schema)
+    for keys in order:
+        with tiledb.open(path, "w") as array:
+            array[keys] = {
+                "v": keys / 4, "n": (keys % 1000).astype(np.int32), "side": (keys % 4).astype(np.uint8),
+                "day": (keys % 20_000).astype("datetime64[D]"), "text": np.array([f"text {key % 977}" for key in keys], dtype=object),
+            }
+    return path
+
+
+def chunks(fields, rows=ROWS * FRAGMENTS):
+    """Chunks of so many rows of fields of these widths, in tiles of `CAPACITY` cells."""
+    return sum(-(-CAPACITY * width // CHUNK) for width in fields) * (rows // CAPACITY)
+
+
+@contextlib.contextmanager
+def counted(path):
+    """A cold mount's table, and a function that gives the chunks decoded since it was called last."""
+    with mounted(path) as point:
+        before = 0
+
+        def decoded():
+            nonlocal before
+            before, last = stats(point)["chunks_decoded"], before
+            return before - last
+
+        yield point / "data/table.parquet", decoded
+
+
+def compare_counts(checks, folder):
+    """Tables of fragments that are not merged."""
+    one = [np.arange(ROWS * FRAGMENTS)]
+    appended = [np.arange(number * ROWS, (number + 1) * ROWS) for number in range(FRAGMENTS)]
+    for name, order in ("one fragment", one), ("appended", appended):
+        path = write(f"{folder}/{name}", order)
+        with counted(path) as (table, decoded):
+            size = table.stat().st_size
+            checks.equal(f"{name}: chunks decoded by stat", decoded(), 0)
+            metadata = pyarrow.parquet.ParquetFile(table).metadata
+            checks.equal(f"{name}: rows", metadata.num_rows, ROWS * FRAGMENTS)
+            groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+            checks.equal(f"{name}: row groups end at tiles: {groups}", [rows % CAPACITY for rows in groups], [0] * len(groups))
+            checks.equal(f"{name}: none is larger than 2^16", max(groups) <= 1 << 16, True)
+            checks.equal(f"{name}: they are even", max(groups) <= 1.3 * sum(groups) / len(groups), True)
+        with counted(path) as (table, decoded), open(table, "rb") as file:
+            file.seek(size - 8)
+            file.read()
+            checks.equal(f"{name}: chunks decoded by opening it", decoded(), 0)
+        with tiledb.open(path) as array:
+            whole = array.query(attrs=["v", "n", "side"])[:]
+        jobs = {
+            "a mean": ("avg(v)", "", [(float(whole["v"].mean()),)], chunks([8])),
+            "a filtered mean": ("avg(v)", "WHERE id >= 100000 AND id < 200000", [(float(whole["v"][100_000:200_000].mean()),)], None),
+            "a group-by": ("side, sum(n)", "GROUP BY side ORDER BY side",
+                           sorted((label, int(whole["n"][whole["side"] == number].sum())) for number, label in enumerate(LABELS)), chunks([1, 1, 4])),
+        }
+        for what, (columns, rest, want, needed) in jobs.items():
+            with counted(path) as (table, decoded):
+                found = duckdb.sql(f"SELECT {columns} FROM '{table}' {rest}").fetchall()
+                checks.equal(f"{name}: {what}", found, want)
+                if needed:
+                    took = decoded()
+                    checks.equal(f"{name}: {what}: {took} chunks decoded of {needed} needed, bound {BOUND}", took <= BOUND * needed, True)
+
+
+def compare_disorder(checks, folder):
+    """Cells that a writer put out of order."""
+    keys = np.arange(60_000)
+    swapped = keys.copy()
+    swapped[[45_000, 45_001]] = swapped[[45_001, 45_000]]
+    all_swapped = keys.reshape(-1, 2)[:, ::-1].reshape(-1)
+    for name, stored in ("one tile", swapped), ("every tile", all_swapped), ("a small fragment", np.ascontiguousarray(keys[:100][::-1])):
+        path = f"{folder}/unsorted {name}"
+        dimension = tiledb.Dim("id", domain=(0, 10**9), tile=CAPACITY, dtype=np.int64)
+        schema = tiledb.ArraySchema(tiledb.Domain(dimension), attrs=[tiledb.Attr("v", dtype=np.int64)], sparse=True, capacity=CAPACITY)
+        tiledb.Array.create(path, schema)
+        columns = {"id": Column(stored), "v": Column(4 * stored)}
+        lib = Lib()
+        lib.write(path, columns, "global-order", settings={"sm__check_global_order": "false"})
+        want = sorted(stored.tolist())
+        with mounted(path) as point:
+            ids, table = point / "data/columns/id/data.bin", point / "data/table.parquet"
+            with open(table, "rb") as before:
+                size = table.stat().st_size
+                try:
+                    code = ids.read_bytes() and None
+                except OSError as error:
+                    code = error.errno
+                checks.equal(f"{name}: whoever reads them gets an error", code, errno.EIO)
+                checks.equal(f"{name}: which is logged", len(errors(point)) > 0, True)
+                try:
+                    before.seek(size // 4)
+                    code = before.read(100) and None
+                except OSError as error:
+                    code = error.errno
+                checks.equal(f"{name}: so does who opened another file before", code, errno.EIO)
+            time.sleep(0.1)
+            checks.equal(f"{name}: then they are sorted", np.fromfile(ids, np.int64).tolist(), want)
+            got = pyarrow.parquet.read_table(table)
+            checks.equal(f"{name}: also in tables", (got["id"].to_pylist(), got["v"].to_pylist()), (want, [4 * key for key in want]))
+
+
+def main():
+    """Runs all of it."""
+    checks = Checks()
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as folder:
+        compare_counts(checks, folder)
+        compare_disorder(checks, folder)
+    print(f"{checks.passed} passed, {checks.failed} failed")
+    return checks.failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
