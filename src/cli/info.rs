@@ -179,30 +179,40 @@ fn array(
         _ => {}
     }
     line(out, "format", version);
-    let mut count = HumanCount(visible.len() as u64).to_string();
+    let mut number = HumanCount(visible.len() as u64).to_string();
     if visible.len() < all.len() {
         let _ = write!(
-            count,
+            number,
             ", and {} not visible",
             HumanCount((all.len() - visible.len()) as u64)
         );
     }
-    line(out, "fragments", count);
+    line(out, "fragments", number);
     let sum = |key: &str| {
-        let values = visible.iter().map(|fragment| fragment[key].as_u64());
-        values.fold(0u64, |sum, value| sum.saturating_add(value.unwrap_or(0)))
+        let values = visible.iter().filter_map(|fragment| fragment[key].as_u64());
+        values.fold(0u64, |sum, value| sum.saturating_add(value))
     };
-    line(out, "cells", HumanCount(sum("cell_num")).to_string());
+    // A total does not pass for that of all fragments.
+    let without = |keys: &[&str]| {
+        let is_known = |fragment: &&&Value| keys.iter().all(|key| fragment[*key].is_u64());
+        match visible.len() - visible.iter().filter(is_known).count() {
+            0 => String::new(),
+            unknown => format!(", without {}", count(unknown, "unreadable fragment")),
+        }
+    };
+    let cells = HumanCount(sum("cell_num"));
+    line(out, "cells", format!("{cells}{}", without(&["cell_num"])));
     let fragments = visible
         .iter()
         .filter(|f| !f["cell_num"].is_null())
         .filter_map(|f| f["name"].as_str());
     let unfiltered = unfiltered(directory, fragments, path, failures);
-    let stored = HumanBytes(sum("size"));
+    let (stored, unfiltered) = (HumanBytes(sum("size")), HumanBytes(unfiltered));
+    let without = without(&["cell_num", "size"]);
     line(
         out,
         "bytes",
-        format!("{stored} stored, {} unfiltered", HumanBytes(unfiltered)),
+        format!("{stored} stored, {unfiltered} unfiltered{without}"),
     );
     let newest = all.iter().filter_map(|f| f["timestamp_range"][1].as_u64()).max();
     line(

@@ -76,6 +76,13 @@ fn what_cannot_be_told() {
     fs::write(fragment.join("__fragment_metadata.tdb"), b"short").unwrap();
     let (code, stdout, stderr) = run(&["info", place.path().to_str().unwrap()]);
     assert_eq!(code, Some(1));
-    assert!(stdout.contains("cells         438\n"), "{stdout}");
+    assert!(
+        stdout.contains("cells         438, without 1 unreadable fragment\n"),
+        "{stdout}"
+    );
+    assert!(
+        stdout.contains(" unfiltered, without 1 unreadable fragment\n"),
+        "{stdout}"
+    );
     assert!(stderr.contains("__fragment_metadata.tdb"), "{stderr}");
 }
