@@ -1,4 +1,6 @@
 //! Groups: their members, replayed from the details files, and the members' paths.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/group_file_hierarchy.md>
 
 use super::commits::read_text;
 use super::listing::{MetadataFiles, list_or_empty, whole_name};

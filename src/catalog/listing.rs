@@ -2,6 +2,8 @@
 //!
 //! Nothing else of an array can change. What a reader sees at a time is a [`super::snapshot::Snapshot`] of a
 //! listing.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/array_file_hierarchy.md>
 
 use super::commits::DeleteFile;
 use super::commits::Hidden;

@@ -1,4 +1,6 @@
 //! What a reader sees in an array in a range of time.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/array/array_directory.cc>
 
 use super::commits::DeleteFile;
 use super::commits::Hidden;

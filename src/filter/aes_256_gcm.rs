@@ -6,6 +6,9 @@
 //!
 //! Example: with a key of 32 zeros and an initialisation vector of 12 zeros, empty data has the tag `53 0f 8a
 //! fb c7 45 36 b9 a9 63 b4 f1 c4 cb 73 8b`.
+//!
+//! In libtiledb:
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/encryption_aes256gcm_filter.cc>
 
 use super::framing::{EncodedPart, Limits, TABLE_BOUND};
 use crate::error::{Error, ErrorKind, Result};

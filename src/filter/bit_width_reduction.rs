@@ -14,6 +14,9 @@
 //!
 //! Example: metadata `18 00 00 00 | 01 00 00 00 | e8 03 00 00 00 00 00 00 | 10 | 18 00 00 00` and data `00 00
 //! 01 00 2c 01` are the 64-bit values 1000, 1001 and 1300 in 16 bits each.
+//!
+//! In libtiledb:
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/bit_width_reduction_filter.cc>
 
 use super::element::extend_zeroed;
 use super::framing::{Limits, TABLE_BOUND};

@@ -11,6 +11,8 @@
 //!
 //! Example of INT32: in a part of 40 bytes, the values 1 to 8 are stored as `55 66 78 80` and 28 zeros (row 0
 //! has their lowest bits, `01010101` from left to right), and the two values after them unchanged.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/bitshuffle_filter.cc>
 
 use super::element::{extend_zeroed, width_error};
 use super::framing::split;

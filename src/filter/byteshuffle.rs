@@ -8,6 +8,8 @@
 //! bytes at the end stay where they are.
 //!
 //! Example: `01 02 03 02 | 00 00 00 01 | 00 00 00 00 | 00 00 00 00` is the INT32 values 1, 2, 3, 258.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/byteshuffle_filter.cc>
 
 use super::element::{extend_zeroed, width_error};
 use super::framing::split;

@@ -2,6 +2,8 @@
 //!
 //! Example: `42 5a 68 31 | 17 72 45 38 50 90 | 00 00 00 00` is the empty stream: `BZh1`, the end marker, and
 //! the checksum of no data. The stream must end at the end of the part.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/compressors/bzip_compressor.cc>
 
 use super::stream::{self, Stream};
 use crate::error::Result;

@@ -10,6 +10,10 @@
 //!
 //! Example: `00 00 00 00 | 01 00 00 00 | 03 00 00 00 00 00 00 00 | 90 01 50 98 3c d2 4f b0 d6 96 3f 7d 28 e1
 //! 7f 72` is the MD5 of the data `abc`, with empty metadata.
+//!
+//! In libtiledb:
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/checksum_md5_filter.cc>,
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/checksum_sha256_filter.cc>
 
 use super::framing::{Limits, TABLE_BOUND};
 use crate::cursor::Cursor;

@@ -8,6 +8,8 @@
 //! 03 00 00 00  03 00 00 00  00 00 00 00   aa bb cc
 //! 01 00 00 00  01 00 00 00  00 00 00 00   dd
 //! ```
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/tile.md>
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};

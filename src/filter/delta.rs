@@ -13,6 +13,8 @@
 //!
 //! Example: `03 00 00 00 00 00 00 00 | 05 00 00 00 | f8 ff ff ff | 67 00 00 00` is the INT32 values 5, -3,
 //! 100.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filters/delta.md>
 
 use super::element::{Element, by_width, extend_zeroed};
 use crate::cursor::Cursor;

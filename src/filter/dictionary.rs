@@ -11,6 +11,8 @@
 //!
 //! Example: the dictionary `02 61 61 | 01 62 | 00` and the indexes `00 00 01 02`, with widths of 1, are `aa`,
 //! `aa`, `b` and an empty string.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filters/dictionary_encoding.md>
 
 use super::embedded::{Header, number, reserve};
 use crate::cursor::Cursor;

@@ -15,6 +15,8 @@
 //!
 //! Example: `08 | 06 00 00 00 00 00 00 00 | 0a 00 00 00 | 0c 00 00 00 | 00 c0 7a c9 c0 00 ..` is the INT32
 //! values 10, 12, 15, 15, 90, -7: 1, -3, 75 and -172 in 9 bits each.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filters/double_delta.md>
 
 use super::delta::{element_width, value_count};
 use super::element::{Element, by_width, extend_zeroed};

@@ -16,6 +16,8 @@
 //! Example (byteshuffle, then RLE of INT32 cells): the table `01000000 01000000 | 08000000 0c000000 |
 //! 08000000 0c000000` says that bytes 0 to 12 of the data decode to 8 bytes of metadata, and bytes 12 to 24
 //! to 8 bytes of data.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/compression_filter.cc>
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};

@@ -11,6 +11,8 @@
 //! | 30 | bytes L of the pipeline | u32 |
 //! | 34 | filter pipeline | L |
 //! | 34 + L | chunks | P |
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/generic_tile.md>
 
 use super::chunk::ChunkIndex;
 use super::key::{EncryptionKey, key_required};

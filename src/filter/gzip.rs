@@ -6,6 +6,8 @@
 //! Parts are decoded by libdeflate, the fastest library, which decodes whole buffers. If that does not give
 //! exactly the declared length, zlib decodes the part piece by piece: it reports what is wrong, and allocates
 //! memory only for bytes that it produces.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/compressors/gzip_compressor.cc>
 
 use super::element::{extend_zeroed, first_room};
 use super::stream::{self, Stream};

@@ -2,6 +2,8 @@
 //!
 //! Example: `4f 07 00 00 00 04 00 24 | 50 00 07 00 00 00` is sixteen INT32 of value 7: four literal bytes,
 //! then a copy of 15 + 36 + 4 = 55 bytes from 4 bytes back, then five literal bytes.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/compressors/lz4_compressor.cc>
 
 use super::element::extend_zeroed;
 use crate::error::{Error, Result};

@@ -12,6 +12,8 @@
 //!
 //! Example: metadata `02 00 00 00 | 0a 00 00 00 10 00 00 00 | 5a 00 00 00 04 00 00 00` and the INT32 data 0,
 //! 2, 3, 0, 0 are the values 10, 12, 15, 15 and, in a second window, 90.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/positive_delta_filter.cc>
 
 use super::bit_width_reduction::window_bound;
 use super::delta::accumulate;

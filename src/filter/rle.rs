@@ -8,6 +8,8 @@
 //! elements. A run of 0 decodes to nothing.
 //!
 //! Example: `05 00 00 00 | 00 03 | 06 00 00 00 | 00 01` is the INT32 cells 5, 5, 5, 6.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/compressors/rle_compressor.cc>
 
 use super::element::{Element, extend_zeroed};
 use super::framing::{Limits, TABLE_BOUND};

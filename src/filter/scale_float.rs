@@ -10,6 +10,8 @@
 //!
 //! Example, of FLOAT64 with scale 0.25, offset 1 and integers of 2 bytes: parts `01 00 00 00 | 06 00 00 00`
 //! and data `02 00 03 00 f4 ff` are 1.5, 1.75 and -2.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filters/float_scale.md>
 
 use super::element::{extend_zeroed, width_error};
 use super::framing::{Limits, TABLE_BOUND, split};

@@ -10,6 +10,8 @@
 //! data with the numbers of strings and bytes in the header, so it is recognised by that.
 //!
 //! Example: `02 02 61 61 | 01 01 62 | 01 00` with widths of 1 is `aa`, `aa`, `b` and an empty string.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/compressors/rle_compressor.cc>
 
 use super::embedded::{Header, number, reserve};
 use crate::cursor::Cursor;

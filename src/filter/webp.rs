@@ -9,6 +9,8 @@
 //!
 //! Example: a tile of 16 rows by 48 bytes in the format BGR is an image of 16 by 16 pixels, with the blue
 //! byte of each pixel first.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filters/webp.md>
 
 use super::element::extend_zeroed;
 use super::framing::{Limits, TABLE_BOUND, split};

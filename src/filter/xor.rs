@@ -7,6 +7,8 @@
 //! Values are integers of their datatype's width. The first value of each part is stored unchanged.
 //!
 //! Example: parts `01 00 00 00 | 0c 00 00 00` and the INT32 1, 2, 4 decode to 1, 3, 7.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filters/xor.md>
 
 use super::element::{Element, by_width, extend_zeroed};
 use super::framing::split;

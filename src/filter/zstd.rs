@@ -2,6 +2,8 @@
 //!
 //! Example: `28 b5 2f fd | 20 40 | 55 00 00 | 20 07 00 00 00 01 00 59 72 44` is sixteen INT32 of value 7: the
 //! magic number, a header that declares 64 bytes of content, the header of the last block, and the block.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/compressors/zstd_compressor.cc>
 
 use super::element::{first_room, more_room, reserve};
 use crate::error::{Error, Result};

@@ -1,4 +1,9 @@
 //! The text files that decide which fragments count: consolidated commits, ignore files and vacuum files.
+//!
+//! Specification:
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/consolidated_commits_file.md>,
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/ignore_file.md>,
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/vacuum_file.md>
 
 use super::body::{Body, BodyCursor};
 use super::name::TimestampedName;

@@ -1,4 +1,8 @@
 //! Delete and update conditions (`.del`, `.upd`; format version 16 and later).
+//!
+//! Specification:
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/delete_commit_file.md>,
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/update_commit_file.md>
 
 use super::enums::{Combination, ConditionOp};
 use super::read;

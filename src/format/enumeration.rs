@@ -1,4 +1,6 @@
 //! Enumerations: lists of values that integers of attributes index (format version 20 and later).
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/enumeration.md>
 
 use super::datatype::{CellValNum, Datatype};
 use super::read;

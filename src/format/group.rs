@@ -1,4 +1,6 @@
 //! Group details: the members of a group.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/group.md>
 
 use super::enums::ObjectType;
 use super::read;

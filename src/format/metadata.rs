@@ -1,4 +1,6 @@
 //! Array and group metadata: key-value pairs.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/metadata.md>
 
 use super::body::{Body, BodyCursor};
 use super::datatype::Datatype;

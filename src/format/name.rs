@@ -1,4 +1,6 @@
 //! Timestamped names of fragments, schemas, commits and metadata files, and the file names of fields.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/timestamped_name.md>
 
 use crate::error::{Error, Result};
 

@@ -1,4 +1,6 @@
 //! Filter pipelines, as stored in schemas and generic tiles.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filter_pipeline.md>
 
 use super::datatype::Datatype;
 use super::enums::WebpFormat;

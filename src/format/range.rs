@@ -1,4 +1,6 @@
 //! Inclusive ranges of coordinates: non-empty domains, minimum bounding rectangles, current domains.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/current_domain.md>
 
 use super::datatype::{CellValNum, Datatype, Kind};
 use super::scalar::with_number;

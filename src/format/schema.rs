@@ -1,4 +1,6 @@
 //! Array schemas: the unfiltered body of a schema's generic tile, format versions 1 to 23.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/array_schema.md>
 
 use super::datatype::{CellValNum, Datatype, Kind};
 use super::enums::{ArrayType, DataOrder, Layout};

@@ -1,5 +1,8 @@
 //! Fragments' footers from consolidated metadata files. In an object store, reading one file replaces a
 //! request per fragment.
+//!
+//! Specification:
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/consolidated_fragment_metadata_file.md>
 
 use super::generic_body::GenericFile;
 use crate::engine::Engine;

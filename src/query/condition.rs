@@ -6,6 +6,8 @@
 //! AND: on the bitmap itself if it is in mode AND, else on a new bitmap of ones, which is then or-ed to it.
 //! An OR evaluates its children in mode OR on a new bitmap of zeros, which is then and-ed to it. A comparison
 //! of a field that the fragment lacks clears the whole bitmap, whatever the mode.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/query/query_condition.cc>
 
 use crate::error::{Error, Result};
 use crate::format::condition::{self, Condition};

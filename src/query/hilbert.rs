@@ -3,6 +3,8 @@
 //! With D dimensions each coordinate is mapped to one of 2^b buckets, b = 63 / D. A number's bucket is
 //! `(coordinate - low) / (high - low) * (2^b - 1)`, computed in f64 and rounded down; a text's bucket is made
 //! of its first bytes. The curve is Skilling's ("Programming the Hilbert curve", 2004).
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/misc/hilbert.h>
 
 use crate::format::datatype::Datatype;
 use crate::format::scalar::Scalar;

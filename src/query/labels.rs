@@ -1,5 +1,7 @@
 //! Dimension labels in views: the labels of each coordinate, and which coordinates have the labels from one to
 //! another.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/dimension_label.md>
 
 use super::selection::Selection;
 use super::{DimRange, Field, Role, View, coordinate};

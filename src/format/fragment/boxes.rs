@@ -3,6 +3,8 @@
 //! A fragment of a million tiles has a million boxes, so only their positions are kept in memory. A box is a
 //! range for each dimension: `lo, hi` of a fixed-size one; for a var-sized one the total length u64, the
 //! length of `lo` u64 and the bytes of both.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/fragment.md>
 
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};

@@ -1,5 +1,7 @@
 //! The footer of `__fragment_metadata.tdb`, format versions 3 to 23; see [`super::legacy`] for versions 1
 //! and 2.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/fragment.md>
 
 use super::legacy::InlineSections;
 use super::slots::Slots;

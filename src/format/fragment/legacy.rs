@@ -1,5 +1,7 @@
 //! The fragment metadata of versions 1 and 2: one generic tile that has all, read as a [`Footer`] with
 //! [`InlineSections`].
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/array_format_history.md>
 
 use super::boxes::StoredBoxes;
 use super::footer::{Footer, SectionOffsets};

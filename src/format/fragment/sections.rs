@@ -1,4 +1,6 @@
 //! The generic tiles that a footer refers to, each parsed from its unfiltered body.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/fragment.md>
 
 use crate::cursor::Cursor;
 use crate::error::Result;
