@@ -44,7 +44,8 @@ done
 [ "$(stat -c %s "$root/usr/bin/tiledbfs")" -le 20000000 ] || die "the program is larger than 20 MB"
 for file in share/man/man1/tiledbfs.1.gz share/man/man1/tiledbfs-mount.1.gz share/man/man8/mount.tiledbfs.8.gz \
     share/bash-completion/completions/tiledbfs share/zsh/vendor-completions/_tiledbfs \
-    share/fish/vendor_completions.d/tiledbfs.fish lib/systemd/system/tiledbfs@.service share/doc/tiledbfs/copyright; do
+    share/fish/vendor_completions.d/tiledbfs.fish lib/systemd/system/tiledbfs@.service \
+    lib/systemd/system/tiledbfs-serve@.service lib/systemd/system/tiledbfs-serve@.socket share/doc/tiledbfs/copyright; do
     [ -s "$root/usr/$file" ] || die "no /usr/$file in the package"
 done
 apply --purge tiledbfs

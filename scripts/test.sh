@@ -144,6 +144,7 @@ run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "corners of table.csv" "$PYTHON" tests/oracle/csv_corners.py
 run "corners of tables" "$PYTHON" tests/oracle/table_corners.py
 run "what tables decode" "$PYTHON" tests/oracle/table_reads.py
+run "over HTTP" "$PYTHON" tests/oracle/serve.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "exchanged names" "$PYTHON" tests/oracle/name_swaps.py --seconds 30
 run "leftovers" "$PYTHON" tests/oracle/leftovers.py

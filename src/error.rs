@@ -4,6 +4,7 @@
 //! format ([`Error::in_part`]) and the file ([`Error::in_file`]). It is cheap to clone, because every reader
 //! that waited for one failed decode gets the same error.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -213,6 +214,15 @@ impl fmt::Debug for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text,
+        (None, None) => "no message",
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -125,7 +125,6 @@ mod query;
 mod reading;
 mod runtime;
 #[cfg(feature = "serve")]
-#[allow(dead_code)]
 mod serve;
 mod storage;
 #[cfg(feature = "tree")]

@@ -17,6 +17,9 @@ pub mod mount_options;
 pub mod options;
 mod output;
 mod paths;
+#[cfg(feature = "serve")]
+mod serve;
+mod shown;
 mod source;
 mod times;
 mod unmount;
@@ -55,6 +58,7 @@ Examples:
   tiledbfs cp -r my_array/schemas /tmp
   tiledbfs check ~/arrays                look for damage
   tiledbfs mount s3://bucket/arrays /mnt/arrays
+  tiledbfs serve ~/arrays                show it at http://127.0.0.1:8470/
 
 Run `tiledbfs help COMMAND` for the options of a command.";
 
@@ -81,6 +85,10 @@ enum Command {
     /// Decode everything without mounting it, and list what is wrong
     #[command(after_help = check::HELP)]
     Check(check::CheckArgs),
+    /// Serve the tree over HTTP, to browsers, WebDAV clients and notebooks
+    #[cfg(feature = "serve")]
+    #[command(after_help = serve::HELP)]
+    Serve(serve::ServeArgs),
     /// Write a shell's completion script to stdout
     #[command(after_help = man::COMPLETIONS_HELP)]
     Completions(man::CompletionsArgs),
@@ -189,6 +197,8 @@ pub fn main() -> ExitCode {
         Command::Cp(args) => success(copy::run(&args)),
         Command::Info(args) => success(info::run(&args)),
         Command::Check(args) => check::run(&args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => success(serve::run(&args)),
         Command::Completions(args) => success(man::completions(&args, command)),
         Command::Man(args) => success(man::run(&args, command)),
     });

@@ -1,15 +1,15 @@
 //! `tiledbfs mount`.
 
 use super::mount_options::MountFlags;
+use super::shown::ShownArgs;
 use super::source::{check_source, open_tree};
-use super::{Failure, TreeArgs, daemon, logging, show_path, stale};
+use super::{Failure, daemon, logging, show_path, stale};
 use crate::error::Result as LibraryResult;
-use crate::export;
 #[cfg(feature = "remote")]
 use crate::fuse::Access;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
 use crate::storage::location::Location;
-use crate::tree::{Options, Tree};
+use crate::tree::Tree;
 use clap::Args;
 use nix::mount::MsFlags;
 use nix::sys::resource::{Resource, getrlimit};
@@ -74,19 +74,7 @@ pub(super) struct MountArgs {
     #[arg(short, value_name = "OPTIONS")]
     pub(super) options: Vec<OsString>,
     #[command(flatten)]
-    source_args: TreeArgs,
-    /// List `at`, the directory of past states, in the directory of each array
-    #[arg(long)]
-    show_at: bool,
-    /// Limit of a `table.csv`, in rows times columns: finding its length takes writing all of it once
-    #[arg(long, value_name = "N", default_value_t = export::Options::default().csv_values)]
-    csv_values: u64,
-    /// Leave exports (`table.csv` and other files made of columns) out of listings, for copying whole trees
-    #[arg(long)]
-    hide_exports: bool,
-    /// Threads that answer requests [default: one per core, 2 to 16; 32 for object stores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    threads: Option<u16>,
+    shown: ShownArgs,
     /// Permissions to remove from all files if SOURCE is in an object store. With 022, other users may read
     /// with the credentials of this mount (needs allow_other)
     #[cfg(feature = "remote")]
@@ -124,9 +112,6 @@ const BASE_DESCRIPTORS: u64 = 32;
 
 /// Descriptors for each thread: its connection to the kernel, and what it reads.
 const THREAD_DESCRIPTORS: u64 = 2;
-
-/// Default threads for object stores, where each request may wait for the network.
-const REMOTE_THREADS: usize = 32;
 
 /// Runs `tiledbfs mount`. `arguments` is the whole command line. In the foreground, returns once unmounted.
 pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
@@ -233,7 +218,7 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
         log::warn!("{warning}");
     }
     let source = check_source(&args.source)?;
-    let threads = threads(args, &source);
+    let threads = args.shown.threads(&source);
     check_file_limit(threads)?;
     let (place, _lock) = match descriptor(&args.mountpoint) {
         Some(number) => (Place::Descriptor(number), None),
@@ -247,15 +232,8 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
             (Place::Directory(mountpoint), lock)
         }
     };
-    let mut options = args.source_args.options()?;
-    options.tree = Options {
-        show_at: args.show_at,
-        exports: export::Options {
-            hide: args.hide_exports,
-            csv_values: args.csv_values,
-        },
-        ..options.tree
-    };
+    #[allow(unused_mut)]
+    let mut options = args.shown.options()?;
     #[cfg(feature = "remote")]
     if let Some(umask) = args.umask {
         options.remote.shared = lets_others_read(umask);
@@ -268,15 +246,6 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
         threads,
         _lock,
     })
-}
-
-/// The number of threads that answer requests.
-fn threads(args: &MountArgs, source: &Location) -> usize {
-    let default = match source {
-        Location::Local(_) => MountOptions::default().threads,
-        Location::Remote(_) => REMOTE_THREADS,
-    };
-    args.threads.map_or(default, usize::from)
 }
 
 /// Fails if the limit of open files is so low that reads would fail. The soft limit is the hard one by now.

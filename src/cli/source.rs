@@ -183,7 +183,7 @@ pub(super) fn check_tree(
 /// Turns a panic into an error.
 fn guarded<T>(open: impl FnOnce() -> crate::Result<T>) -> crate::Result<T> {
     catch_unwind(AssertUnwindSafe(open)).unwrap_or_else(|panic| {
-        let message = crate::fuse::panic_message(&*panic);
+        let message = crate::error::panic_message(&*panic);
         Err(Error::internal(format!("internal error: {message}")))
     })
 }

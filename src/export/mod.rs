@@ -11,6 +11,8 @@ pub mod metadata;
 pub mod netcdf;
 pub mod npy;
 pub mod parquet;
+pub mod picture;
+pub mod preview;
 #[cfg(test)]
 mod tests;
 pub mod tiff;

@@ -117,26 +117,26 @@ pub fn layout(view: &Arc<View>, field: usize) -> Result<FileLayout> {
 
 /// The arrangement of an image's values.
 #[derive(Debug, Clone, PartialEq)]
-struct Image {
-    width: u64,
-    height: u64,
+pub(super) struct Image {
+    pub(super) width: u64,
+    pub(super) height: u64,
     /// Values per pixel.
-    samples: u64,
+    pub(super) samples: u64,
     /// Whether each sample is a plane of its own; otherwise the samples of a pixel are together.
-    planar: bool,
+    pub(super) planar: bool,
     /// Bits of a value.
     bits: u64,
     /// The kind of number, a TIFF sample format.
     format: u64,
     /// Whether three samples are a colour; a fourth is its alpha.
-    rgb: bool,
+    pub(super) rgb: bool,
     /// The no-data value in digits.
     nodata: Option<String>,
 }
 
 /// The image of a field for a view of this shape, without its no-data value, and the attribute; or why there
 /// is none. If a shape has an image whose third axis counts no samples, so have all smaller shapes.
-fn describe(
+pub(super) fn describe(
     view: &View,
     field: usize,
     shape: impl FnOnce() -> Result<Vec<u64>>,

@@ -1,10 +1,9 @@
 //! Turns failures of operations into an errno for the caller and a report.
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, panic_message};
 use crate::runtime::stats::Stats;
 use crate::tree::ErrorLog;
 use fuser::Errno;
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -53,19 +52,10 @@ impl Reporter {
     ) -> Result<T, Errno> {
         // Unwind safe: shared state is behind locks that recover from poisoning, and changes are atomic.
         catch_unwind(AssertUnwindSafe(operation)).unwrap_or_else(|panic| {
-            let error = Error::internal(format!("panic in {name}: {}", message(&*panic)));
+            let error = Error::internal(format!("panic in {name}: {}", panic_message(&*panic)));
             self.report(&path(), &error);
             Err(Errno::EIO)
         })
-    }
-}
-
-/// The message of a panic.
-pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
-    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (None, Some(text)) => text,
-        (None, None) => "no message",
     }
 }
 

@@ -33,5 +33,4 @@ mod requests;
 
 pub use attributes::Access;
 pub use filesystem::FileSystem;
-pub(crate) use guard::message as panic_message;
 pub use mount::{MountOptions, Mounted, SUBTYPE, is_dead, mount, serve_descriptor, unmount_path};

@@ -275,6 +275,14 @@ impl View {
         }
     }
 
+    /// The number of cells if it is known without reading cells; else None.
+    pub(crate) fn known_count(&self) -> Result<Option<u64>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.count().map(Some),
+            Merge::Sparse(sparse) => sparse.known_count(),
+        }
+    }
+
     /// Whether metadata alone proves that the view has at most `most` cells. In a sparse view all cells of
     /// fragments count, deleted ones and duplicates included.
     pub(crate) fn has_at_most(&self, most: u64) -> Result<bool> {

@@ -70,7 +70,8 @@ where
         let helpers: Vec<_> = (1..count.min(threads))
             .map_while(|_| Permit::take())
             .filter_map(|permit| {
-                let help = || {
+                let requester = requester.clone();
+                let help = move || {
                     let _permit = permit;
                     requester::on_behalf_of(requester, run)
                 };

@@ -1,9 +1,10 @@
-//! The requester: the thread that this one works for, as a rule of another process, and whether it still
-//! waits.
+//! The requester: whom a thread works for, and whether they still wait.
 
 use crate::error::{Error, ErrorKind, Result};
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread;
@@ -13,18 +14,50 @@ use std::time::Duration;
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 thread_local! {
-    static REQUESTER: Cell<u32> = const { Cell::new(0) };
+    static REQUESTER: RefCell<Requester> = const { RefCell::new(Requester::Unknown) };
 }
 
-/// The thread id of the requester: the thread, of another process as a rule, that this one works for; 0 if
-/// unknown.
-pub fn requester() -> u32 {
-    REQUESTER.get()
+/// Whom a thread works for.
+#[derive(Debug, Clone, Default)]
+pub enum Requester {
+    /// It is not known, so it is never gone.
+    #[default]
+    Unknown,
+    /// A thread, of another process as a rule, by its id.
+    Thread(u32),
+    /// A client of a connection, who is gone once this is set.
+    Client(Arc<AtomicBool>),
 }
 
-/// Works for the thread `requester`.
-pub fn on_behalf_of<T>(requester: u32, work: impl FnOnce() -> T) -> T {
-    let before = REQUESTER.replace(requester);
+impl From<u32> for Requester {
+    /// The thread of this id; unknown for 0.
+    fn from(thread: u32) -> Requester {
+        match thread {
+            0 => Requester::Unknown,
+            thread => Requester::Thread(thread),
+        }
+    }
+}
+
+impl PartialEq for Requester {
+    fn eq(&self, other: &Requester) -> bool {
+        match (self, other) {
+            (Requester::Unknown, Requester::Unknown) => true,
+            (Requester::Thread(one), Requester::Thread(other)) => one == other,
+            (Requester::Client(one), Requester::Client(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+/// Whom this thread works for.
+pub fn requester() -> Requester {
+    REQUESTER.with_borrow(Requester::clone)
+}
+
+/// Works for `requester`.
+pub fn on_behalf_of<T>(requester: impl Into<Requester>, work: impl FnOnce() -> T) -> T {
+    let before = REQUESTER.replace(requester.into());
     let result = work();
     REQUESTER.set(before);
     result
@@ -41,23 +74,26 @@ fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Whether a thread has been killed, and only waits for an answer before it ends. The kernel lets it wait and
-/// does not tell us, so its pending signals are read from /proc.
-pub fn is_killed(thread: u32) -> bool {
-    if thread == 0 {
-        return false;
+/// Whether a requester needs no answer: a client who is gone, or a thread that has been killed and only waits for an
+/// answer before it ends. The kernel lets that wait and does not tell us, so its pending signals are read from /proc.
+pub fn is_gone(requester: &Requester) -> bool {
+    match requester {
+        Requester::Unknown => false,
+        Requester::Client(gone) => gone.load(Ordering::Relaxed),
+        Requester::Thread(thread) => {
+            let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
+                return true;
+            };
+            signals(&status, "SigPnd").is_some_and(|pending| pending & bit(libc::SIGKILL) != 0)
+        }
     }
-    let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
-        return true;
-    };
-    signals(&status, "SigPnd").is_some_and(|pending| pending & bit(libc::SIGKILL) != 0)
 }
 
-/// Whether a thread has a signal to handle as soon as it has its answer, or has been killed.
-pub fn is_interrupted(thread: u32) -> bool {
-    if thread == 0 {
-        return false;
-    }
+/// Whether a requester is gone, or is a thread that has a signal to handle as soon as it has its answer.
+pub fn is_interrupted(requester: &Requester) -> bool {
+    let Requester::Thread(thread) = requester else {
+        return is_gone(requester);
+    };
     let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
         return true;
     };
@@ -74,12 +110,12 @@ pub fn is_interrupted(thread: u32) -> bool {
     (of("SigPnd") | of("ShdPnd")) & !of("SigBlk") & !of("SigIgn") & !stops != 0
 }
 
-/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the requester has
-/// a signal to handle.
+/// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the requester
+/// has a signal to handle or is gone.
 pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<MutexGuard<'m, T>> {
     let waited = done.wait_timeout(locked, CHECK_INTERVAL);
     let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-    match waited.timed_out() && is_interrupted(requester()) {
+    match waited.timed_out() && is_interrupted(&requester()) {
         true => Err(abandoned()),
         false => Ok(locked),
     }
@@ -93,7 +129,7 @@ pub fn on_another_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + S
     loop {
         match answer.recv_timeout(CHECK_INTERVAL) {
             Ok(result) => return result,
-            Err(RecvTimeoutError::Timeout) if is_interrupted(requester()) => return Err(abandoned()),
+            Err(RecvTimeoutError::Timeout) if is_interrupted(&requester()) => return Err(abandoned()),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::internal("a thread panicked; this is a bug"));
@@ -112,5 +148,5 @@ pub fn abandoned() -> Error {
 
 /// Whether `error` means that another requester gave up, not this thread's: then the work is tried again.
 pub fn is_of_others(error: &Error) -> bool {
-    error.kind() == ErrorKind::Abandoned && !is_interrupted(requester())
+    error.kind() == ErrorKind::Abandoned && !is_interrupted(&requester())
 }

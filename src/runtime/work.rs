@@ -1,9 +1,9 @@
-//! Long-running jobs: their progress, and the processes that wait for them. A job ends when nobody waits.
+//! Long-running jobs: their progress, and those who wait for them. A job ends when nobody waits.
 
 use crate::calendar::now;
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::lock;
-use crate::runtime::requester::{is_killed, requester};
+use crate::runtime::requester::{Requester, is_gone, requester};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -15,8 +15,8 @@ const SHOWN_AFTER: Duration = Duration::from_secs(1);
 /// The interval of checks whether somebody still waits, in milliseconds.
 const CHECK_INTERVAL: u64 = 100;
 
-/// The processes that wait, by object.
-type Requesters = Arc<Mutex<HashMap<u64, Vec<u32>>>>;
+/// Those who wait, by object.
+type Requesters = Arc<Mutex<HashMap<u64, Vec<Requester>>>>;
 
 /// A job in progress.
 pub struct Job {
@@ -37,7 +37,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Counts `steps` more as done. `Abandoned` once all processes that waited for the job have been killed.
+    /// Counts `steps` more as done. `Abandoned` once all who waited for the job are gone.
     pub fn advance(&self, steps: u64) -> Result<()> {
         self.done.fetch_add(steps, Ordering::Relaxed);
         let elapsed = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -49,7 +49,7 @@ impl Job {
             .get(&self.object)
             .cloned()
             .unwrap_or_default();
-        if requesters.is_empty() || requesters.iter().any(|&requester| !is_killed(requester)) {
+        if requesters.is_empty() || !requesters.iter().all(is_gone) {
             return Ok(());
         }
         Err(Error::new(
@@ -73,10 +73,10 @@ impl Drop for Job {
     }
 }
 
-/// Registers a waiting process until this is dropped.
+/// Registers that somebody waits until this is dropped.
 pub struct Waiting {
     object: u64,
-    requester: u32,
+    requester: Requester,
     requesters: Requesters,
 }
 
@@ -110,7 +110,10 @@ impl Work {
     /// object.
     pub fn wait(&self, object: u64) -> Waiting {
         let requester = requester();
-        lock(&self.requesters).entry(object).or_default().push(requester);
+        lock(&self.requesters)
+            .entry(object)
+            .or_default()
+            .push(requester.clone());
         Waiting {
             object,
             requester,
@@ -185,7 +188,13 @@ mod tests {
         drop(gone);
         look().unwrap();
         drop(other);
+        let gone = Arc::new(std::sync::atomic::AtomicBool::default());
+        let client = on_behalf_of(Requester::Client(gone.clone()), || work.wait(1));
+        look().unwrap();
+        gone.store(true, Ordering::Relaxed);
+        assert_eq!(look().unwrap_err().kind(), ErrorKind::Abandoned);
+        drop(client);
         assert!(lock(&work.requesters).is_empty());
-        assert_eq!(requester(), 0);
+        assert_eq!(requester(), Requester::Unknown);
     }
 }

@@ -1,8 +1,8 @@
 //! Entries of directories, and directories with what a request asks of them.
 
-use super::path::{self, UrlPath};
+use super::path::UrlPath;
 use crate::error::Result;
-use crate::tree::{Directory, DirectoryKind, File, Freshness, Listing, Node, NodeType, Stat, follow};
+use crate::tree::{Directory, DirectoryKind, File, Freshness, Listing, Node, NodeType, Stat};
 use std::ffi::{OsStr, OsString};
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -25,12 +25,6 @@ impl Entry {
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.node.node_type() == NodeType::Directory
-    }
-
-    /// Its URL relative to the directory that lists it: the encoded name, with a slash for a directory.
-    pub fn href(&self) -> String {
-        let slash = if self.is_directory() { "/" } else { "" };
-        path::encode(self.name()) + slash
     }
 
     /// Modification time in milliseconds since the Unix epoch.
@@ -61,7 +55,7 @@ impl Entry {
 
     /// The media type of a file, by its name.
     pub fn content_type(&self) -> &'static str {
-        content_type(self.name())
+        media_type(self.name())
     }
 }
 
@@ -88,7 +82,7 @@ pub fn etag(path: &UrlPath, file: &dyn File, stat: Stat) -> Option<String> {
 }
 
 /// The media type of a file of this name.
-fn content_type(name: &OsStr) -> &'static str {
+pub fn media_type(name: &OsStr) -> &'static str {
     let name = name.to_str().unwrap_or_default();
     let is_zarr = [".zarray", ".zattrs", ".zgroup", ".zmetadata"].contains(&name);
     match name.rsplit_once('.').map(|(_, extension)| extension) {
@@ -135,30 +129,6 @@ impl Asked {
     /// The path of its URL, with the prefix and a slash at the end.
     pub fn url_path(&self) -> String {
         format!("{}{}", self.prefix, self.path.encode(true))
-    }
-
-    /// The node of the directory itself.
-    pub fn entry(&self) -> Entry {
-        Entry {
-            path: self.path.clone(),
-            node: Node::Directory(self.directory.clone()),
-        }
-    }
-
-    /// Its entries from `from` on, each looked up when it is reached. What is gone by then is left out.
-    pub fn entries(&self, from: u64) -> impl Iterator<Item = Result<Entry>> + Send + use<> {
-        let (listing, directory, path) = (self.listing.clone(), self.directory.clone(), self.path.clone());
-        (from..listing.len()).filter_map(move |index| {
-            let (name, _) = listing.get(index)?;
-            let node = match follow(&*directory, &name) {
-                Ok(node) => node?,
-                Err(error) => return Some(Err(error)),
-            };
-            Some(Ok(Entry {
-                path: child(&path, name.into_owned()),
-                node,
-            }))
-        })
     }
 }
 

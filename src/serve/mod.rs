@@ -4,10 +4,35 @@
 //! business of an asynchronous runtime of its own, to which an answer is an iterator of pieces ([`Pieces`]): the
 //! next one is made while the one before it is sent, so that a client who does not read holds no thread.
 
+mod access;
+mod answer;
+mod body;
+mod conditions;
+mod cors;
 pub mod entry;
+mod framing;
+mod headers;
+mod json;
+mod listen;
+mod log;
+mod nodes;
 pub mod page;
 pub mod path;
+mod peer;
+mod pool;
+mod range;
+mod server;
+mod socket;
 pub mod webdav;
+
+pub use access::Hosts;
+pub use answer::Site;
+pub use cors::Cors;
+pub use listen::{Address, Listener};
+pub use log::AccessLog;
+pub use nodes::Nodes;
+pub use pool::Pool;
+pub use server::{Server, Settings};
 
 use crate::error::Result;
 

@@ -9,7 +9,7 @@ use super::metadata::metadata;
 use super::moment::Moment;
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
-use super::view::Shown;
+use super::view::{Shown, Viewed};
 use crate::catalog::Array;
 use crate::catalog::commits::Hidden;
 use crate::catalog::listing::{ArrayListing, FragmentEntry};
@@ -66,7 +66,7 @@ impl ArrayDirectory {
 
     /// Whether it is a directory in `at/`.
     fn is_in_at(&self) -> bool {
-        !matches!(self.moment.when, When::Now) && self.array().engine.at().is_none()
+        self.moment.is_in_at()
     }
 
     /// The array.
@@ -243,6 +243,11 @@ impl Directory for ArrayDirectory {
 
     fn kind(&self) -> DirectoryKind {
         DirectoryKind::Array
+    }
+
+    fn viewed(&self) -> Option<Viewed> {
+        let data = self.data().viewed();
+        Some(Viewed { data: false, ..data })
     }
 
     fn origin(&self) -> Origin {

@@ -110,6 +110,24 @@ impl File for ExportFile {
         })
     }
 
+    fn known_len(&self) -> Result<Option<u64>> {
+        let view = self.shown.view()?;
+        let is_known = match self.exported {
+            Exported::File(Format::Csv | Format::Head) => false,
+            // Its pages of text are as long as the text is.
+            Exported::File(Format::Parquet) => {
+                !view.fields().iter().any(|field| field.cell_val_num.is_var())
+                    && view.known_count()?.is_some()
+            }
+            // These are grids of cells of fixed size.
+            Exported::File(Format::NetCdf) | Exported::Image(_) | Exported::Chunk(..) => true,
+        };
+        match is_known {
+            true => self.len().map(Some),
+            false => Ok(None),
+        }
+    }
+
     fn mtime(&self) -> u64 {
         self.shown.mtime()
     }

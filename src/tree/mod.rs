@@ -28,3 +28,4 @@ pub use node::{
 };
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};
+pub use view::Viewed;

@@ -19,6 +19,11 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// Whether it is a time or a state that a directory in `at/` shows.
+    pub fn is_in_at(&self) -> bool {
+        !matches!(self.when, When::Now) && self.array.engine.at().is_none()
+    }
+
     /// The fragments and files that a reader sees.
     pub fn snapshot(&self) -> Result<Arc<Snapshot>> {
         self.array.snapshot_at(&self.when)

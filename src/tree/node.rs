@@ -1,6 +1,7 @@
 //! The kinds of nodes, and the traits that they implement.
 
 use super::permissions::{Origin, Permissions};
+use super::view::Viewed;
 use crate::bytes::Output;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Stream};
@@ -79,6 +80,11 @@ pub trait Directory: Send + Sync {
     /// What it shows.
     fn kind(&self) -> DirectoryKind {
         DirectoryKind::Other
+    }
+
+    /// The view that it shows: of an array that of its `data/`. None if it shows no array.
+    fn viewed(&self) -> Option<Viewed> {
+        None
     }
 
     /// How long names and listing are valid.
@@ -165,6 +171,11 @@ pub trait File: Send + Sync {
     /// Exact length in bytes.
     fn len(&self) -> Result<u64> {
         Ok(self.stat()?.len)
+    }
+
+    /// Exact length in bytes if it follows from metadata; None if cells have to be read for it.
+    fn known_len(&self) -> Result<Option<u64>> {
+        self.len().map(Some)
     }
 }
 

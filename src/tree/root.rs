@@ -7,6 +7,7 @@ use super::errors::ErrorLog;
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::times::Asked;
+use super::view::Viewed;
 use crate::catalog::source::{ObjectKind, classify};
 use crate::describe::{self, object};
 use crate::engine::{Disorder, Engine};
@@ -362,6 +363,10 @@ impl Directory for RootDirectory {
 
     fn kind(&self) -> DirectoryKind {
         self.last().kind()
+    }
+
+    fn viewed(&self) -> Option<Viewed> {
+        self.last().viewed()
     }
 
     fn freshness(&self) -> Freshness {

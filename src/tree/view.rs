@@ -91,6 +91,17 @@ impl Shown {
         array.engine.storage.display(&array.path)
     }
 
+    /// What its directory tells of it.
+    pub fn viewed(&self) -> Viewed {
+        Viewed {
+            at: self.moment.is_in_at(),
+            data: true,
+            part: self.subarray.is_some(),
+            has_times: self.moment.array.engine.at().is_none(),
+            shown: self.clone(),
+        }
+    }
+
     /// The directory node.
     pub fn directory(self) -> Node {
         Node::Directory(Arc::new(ViewDirectory(self)))
@@ -102,6 +113,40 @@ impl Shown {
         self.moment
             .snapshot()
             .map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
+    }
+}
+
+/// The view that a directory shows, and where the directory lies in that of the array:
+/// `[at/TIME/][data/[subarray/PART/]]`.
+pub struct Viewed {
+    pub(super) shown: Shown,
+    /// Whether it lies in `at/`.
+    pub at: bool,
+    /// Whether it is `data/` or a part of it, not the directory of the array.
+    pub data: bool,
+    /// Whether it lies in `subarray/`.
+    pub part: bool,
+    /// Whether the array has an `at/`.
+    pub has_times: bool,
+}
+
+impl Viewed {
+    /// The current view.
+    pub fn view(&self) -> Result<Arc<View>> {
+        self.shown.view()
+    }
+
+    /// How many levels the directory lies below that of the array.
+    pub fn levels(&self) -> usize {
+        2 * usize::from(self.at) + usize::from(self.data) + 2 * usize::from(self.part)
+    }
+
+    /// The last `most` times at which something was written, as names in `at/`, newest first.
+    pub fn times(&self, most: usize) -> Vec<String> {
+        let listing = self.shown.moment.array.listing();
+        let instants = listing.map_or_else(|_| Vec::new(), |listing| listing.instants());
+        let last = instants.into_iter().rev().take(most);
+        last.map(crate::calendar::timestamp).collect()
     }
 }
 
@@ -147,6 +192,10 @@ impl Directory for ViewDirectory {
 
     fn kind(&self) -> DirectoryKind {
         DirectoryKind::View
+    }
+
+    fn viewed(&self) -> Option<Viewed> {
+        Some(self.0.viewed())
     }
 
     of_view!(self => self.0);
@@ -404,6 +453,16 @@ impl File for ColumnFile {
             len: len + header.len() as u64,
             version: view.state(),
         })
+    }
+
+    fn known_len(&self) -> Result<Option<u64>> {
+        let view = self.shown.view()?;
+        let field = view.fields().get(self.index);
+        let is_var = field.is_some_and(|field| field.cell_val_num.is_var());
+        match is_var && self.content == Content::Data || view.known_count()?.is_none() {
+            true => Ok(None),
+            false => self.len().map(Some),
+        }
     }
 
     of_view!(self => self.shown);

@@ -27,13 +27,18 @@ pub enum Form {
 impl Form {
     /// The form of a column.
     pub fn of(column: &Column) -> Form {
-        let (datatype, fixed) = (column.datatype, !column.cell_val_num.is_var());
+        Form::new(column.datatype, column.cell_val_num)
+    }
+
+    /// The form of cells of so many values of a datatype.
+    pub fn new(datatype: Datatype, cell_val_num: CellValNum) -> Form {
+        let fixed = !cell_val_num.is_var();
         match (datatype.kind(), datatype) {
             (Kind::Text, _) if datatype.size() > 1 => Form::Wide(datatype),
             (Kind::Text, Datatype::GeomWkt) => Form::Bytes { padded: false },
             (Kind::Text, _) => Form::Bytes { padded: fixed },
             (Kind::Bytes, _) => Form::Hex,
-            _ if column.cell_val_num == CellValNum::Fixed(1) => Form::Value(datatype),
+            _ if cell_val_num == CellValNum::Fixed(1) => Form::Value(datatype),
             _ => Form::List(datatype),
         }
     }

@@ -125,6 +125,9 @@ trait Merged: Send + Sync {
 /// A fragment, runs of its cells, and whether all of these are cells of the view.
 type Source<'a> = (&'a Input, Vec<Range<u64>>, bool);
 
+/// With no more fragments than this, opening them is cheaper than reading their outlines.
+const MAX_OPENED: usize = if cfg!(test) { 1 } else { 64 };
+
 impl Sparse {
     /// The view of what is selected.
     pub(super) fn new(of: &Selection) -> Sparse {
@@ -162,18 +165,26 @@ impl Sparse {
     }
 
     fn told(&self) -> Result<Option<&[TileRun]>> {
-        let told = get_or_make(&self.told, || self.runs_of_outlines())?;
+        let told = get_or_make(&self.told, || self.runs_of_outlines(MAX_OPENED))?;
         Ok(told.as_deref())
     }
 
+    /// The number of cells if metadata alone determines it, or if the fragments have been merged; else None.
+    pub(super) fn known_count(&self) -> Result<Option<u64>> {
+        let count = |told: &[TileRun]| told.iter().map(|run| run.cells).sum();
+        match (self.cells.get(), self.told.get()) {
+            (Some(merged), _) => merged.count().map(Some),
+            (None, Some(Some(told))) => Ok(Some(count(told))),
+            (None, _) => Ok(self.runs_of_outlines(0)?.as_deref().map(count)),
+        }
+    }
+
     /// The runs of whole tiles from the outlines of the fragments, without opening them. None if a cell may
-    /// be left out, or hidden by another with the same coordinates.
-    fn runs_of_outlines(&self) -> Result<Option<Vec<TileRun>>> {
-        /// With no more fragments than this, it is cheaper to open them.
-        const MAX_OPENED: usize = if cfg!(test) { 1 } else { 64 };
+    /// be left out, or hidden by another with the same coordinates, or if there are no more than `few` fragments.
+    fn runs_of_outlines(&self, few: usize) -> Result<Option<Vec<TileRun>>> {
         let (array, times) = (&self.array, self.snapshot.times);
         let fragments = self.snapshot.fragment_list();
-        if self.subarray.is_some() || self.most.is_some() || fragments.len() <= MAX_OPENED {
+        if self.subarray.is_some() || self.most.is_some() || fragments.len() <= few {
             return Ok(None);
         }
         let key = array.key.as_ref();

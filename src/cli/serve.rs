@@ -1,0 +1,234 @@
+//! `tiledbfs serve`.
+
+use super::shown::ShownArgs;
+use super::source::{check_source, open_tree};
+use super::{Failure, logging, show_path};
+use crate::Error;
+use crate::serve::{AccessLog, Address, Cors, Hosts, Listener, Nodes, Pool, Server, Settings, Site};
+use clap::Args;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+pub(super) const HELP: &str = "\
+Without --token-file and --no-auth, only processes of this user and of root
+are answered, over loopback or a socket.
+
+SIGTERM and SIGINT finish answers for up to 10 seconds. SIGHUP reads tokens and
+certificates anew, and reopens logs.
+
+Examples:
+  tiledbfs serve ~/arrays
+  tiledbfs serve ~/arrays --listen unix:/run/user/1000/t.sock
+  tiledbfs serve ~/arrays --listen 0.0.0.0:8470 --token-file tokens \\
+      --tls-cert cert.pem --tls-key key.pem
+  tiledbfs serve s3://bucket/arrays --no-auth --listen 0.0.0.0:80
+
+  curl http://127.0.0.1:8470/my_array/schema.json
+  curl 'http://127.0.0.1:8470/my_array/?json'";
+
+/// Where to listen without `--listen`.
+const DEFAULT_ADDRESS: &str = "127.0.0.1:8470";
+
+/// Threads that send and receive.
+const NETWORK_THREADS: usize = 2;
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// An array, a group, or a directory that holds any of these at any depth; or a URL of one: s3://, gs://,
+    /// az://, abfss://, https://
+    source: OsString,
+    /// Where to listen: ADDRESS:PORT, [ADDRESS]:PORT, unix:PATH or fd:NUMBER; may be given several times
+    /// [default: the sockets of systemd, else 127.0.0.1:8470]
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<Address>,
+    /// Let in who has a token of FILE: lines TOKEN or NAME:TOKEN, of 16 characters and more
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Let everybody in
+    #[arg(long, conflicts_with = "token_file")]
+    no_auth: bool,
+    /// A PEM file of the certificate, for HTTPS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// A PEM file of the certificate's key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// A name by which clients may call this server, besides addresses and localhost; `*` for any
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Let scripts of this site read, as https://example.org; `*` for those of all
+    #[arg(long, value_name = "ORIGIN")]
+    cors: Vec<String>,
+    /// Where a proxy in front shows the tree, if it keeps that path in requests
+    #[arg(long, value_name = "/PATH", default_value = "", value_parser = parse_prefix)]
+    prefix: String,
+    /// Show .tiledbfs/: counters, errors, work; they name paths of this machine
+    #[arg(long)]
+    status: bool,
+    /// Append a line for each request to FILE, in the combined format; `-` for stderr
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// The most connections; the one that has been idle for longest is closed for another
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_connections: u32,
+    #[command(flatten)]
+    shown: ShownArgs,
+    #[command(flatten)]
+    log_args: logging::LogArgs,
+}
+
+/// Parses the path of a prefix, to one without a slash at the end.
+fn parse_prefix(text: &str) -> Result<String, String> {
+    let path = text.trim_end_matches('/');
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    let parts = path.split('/').skip(1);
+    let valid = path.is_empty() || path.starts_with('/') && path.bytes().all(plain);
+    match valid
+        && parts
+            .into_iter()
+            .all(|part| !part.is_empty() && !part.chars().all(|char| char == '.'))
+    {
+        true => Ok(path.to_owned()),
+        false => Err("give an absolute path of letters, digits and -._~".to_owned()),
+    }
+}
+
+/// Runs `tiledbfs serve`. Returns once it was stopped by a signal.
+pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    logging::start(&args.log_args)?;
+    let fail = |error: Error| Failure::new(error.to_string());
+    let source = check_source(&args.source)?;
+    let threads = args.shown.threads(&source);
+    let options = args.shown.options()?;
+    let listeners = listeners(args).map_err(fail)?;
+    check_access(args, &listeners)?;
+    let access_log = args.access_log.as_deref().map(|path| {
+        let failed = |error| Failure::new(format!("access log {}: {error}", show_path(path)));
+        AccessLog::open(path).map_err(failed)
+    });
+    let access_log = access_log.transpose()?;
+    let tree = open_tree(&source, &options)?;
+    let site = Site {
+        nodes: Nodes::new(tree.root),
+        storage: tree.storage,
+        errors: tree.errors,
+        stats: tree.stats,
+        prefix: args.prefix.clone(),
+        status: args.status,
+    };
+    let settings = Settings {
+        hosts: Hosts::new(&args.host),
+        token_file: args.token_file.clone(),
+        no_auth: args.no_auth,
+        tls: args.tls_cert.clone().zip(args.tls_key.clone()),
+        cors: Cors::new(&args.cors),
+        access_log,
+        max_connections: args.max_connections as usize,
+    };
+    let https = settings.tls.is_some();
+    let pool = Pool::new(threads).map_err(fail)?;
+    let server = Server::new(site, pool, settings).map_err(fail)?;
+    let urls: io::Result<Vec<String>> = listeners
+        .iter()
+        .map(|listener| listener.url(https, &args.prefix))
+        .collect();
+    let urls = urls.map_err(|error| fail(Error::io(&error)))?;
+    watch_signals(server.clone()).map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(NETWORK_THREADS)
+        .thread_name("network")
+        .enable_all()
+        .build()
+        .map_err(|error| fail(Error::io(&error)))?;
+    let result = runtime.block_on(server.run(listeners, || announce(&urls)));
+    // What is left is not waited for.
+    runtime.shutdown_background();
+    result.map_err(fail)
+}
+
+/// The sockets to listen at: those that are given, or those of systemd, or the default.
+fn listeners(args: &ServeArgs) -> crate::Result<Vec<Listener>> {
+    if !args.listen.is_empty() {
+        let opened: crate::Result<Vec<_>> = args.listen.iter().map(Listener::open).collect();
+        return Ok(opened?.into_iter().flatten().collect());
+    }
+    let handed = sd_notify::listen_fds().map_err(|error| Error::io(&error))?;
+    if handed.len() > 0 {
+        return handed.map(Listener::of_descriptor).collect();
+    }
+    Listener::open(&Address::Tcp(DEFAULT_ADDRESS.to_owned()))
+}
+
+/// Fails if others could read whom nobody has let in.
+fn check_access(args: &ServeArgs, listeners: &[Listener]) -> Result<(), Failure> {
+    let remote = listeners.iter().find(|listener| !listener.is_local());
+    let Some(remote) = remote else { return Ok(()) };
+    let address = remote
+        .address()
+        .map_or_else(String::new, |address| address.to_string());
+    if args.token_file.is_none() && !args.no_auth {
+        return Err(Failure::new(format!(
+            "{address} can be reached from other machines: give --token-file FILE, or --no-auth to let everybody in"
+        )));
+    }
+    if args.token_file.is_some() && args.tls_cert.is_none() {
+        log::warn!("{address}: tokens can be read on their way, without --tls-cert and --tls-key");
+    }
+    Ok(())
+}
+
+/// Writes the URLs to stdout, and tells systemd.
+fn announce(urls: &[String]) {
+    let lines: String = urls.iter().map(|url| format!("{url}\n")).collect();
+    let mut stdout = io::stdout().lock();
+    // Who closed stdout does not want to know.
+    let _ = stdout.write_all(lines.as_bytes()).and_then(|()| stdout.flush());
+    logging::leave_stderr(None);
+    if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+        log::warn!("cannot notify the service manager: {error}");
+    }
+}
+
+/// Starts a thread that stops the server at the first signal that ends it, and the process at the second.
+fn watch_signals(server: Arc<Server>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let mut ending = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGHUP => {
+                    logging::reopen();
+                    server.reload();
+                }
+                _ if ending => std::process::exit(1),
+                _ => {
+                    ending = true;
+                    let _ = sd_notify::notify(&[NotifyState::Stopping]);
+                    server.stop();
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_plain_absolute_paths() {
+        for (text, prefix) in [("", ""), ("/", ""), ("/a", "/a"), ("/a/b-c/", "/a/b-c")] {
+            assert_eq!(parse_prefix(text), Ok(prefix.to_owned()));
+        }
+        for text in ["a", "//a", "/a//b", "/..", "/a/./b", "/a b", "/a?b", "/%41"] {
+            assert!(parse_prefix(text).is_err(), "{text}");
+        }
+    }
+}

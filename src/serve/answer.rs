@@ -1,0 +1,520 @@
+//! Answers to requests for files and directories.
+
+use super::body::{Content, FilePieces, Part};
+use super::conditions::{self, Outcome, Validators};
+use super::entry::{Asked, Entry, etag, media_type};
+use super::nodes::Nodes;
+use super::page::Page;
+use super::path::{BadPath, UrlPath};
+use super::range::Ranges;
+use super::webdav::{self, Depth, Propfind};
+use super::{headers, json, page};
+use crate::error::{Error, ErrorKind};
+use crate::layout::FileLayout;
+use crate::runtime::hash;
+use crate::runtime::stats::Stats;
+use crate::storage::Storage;
+use crate::tree::{Directory, ErrorLog, File, Listing, Node, NodeType, OWN_DIRECTORY, Stat};
+use bytes::Bytes;
+use hyper::header::{
+    ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    HeaderName, HeaderValue, LAST_MODIFIED, LOCATION, RANGE, RETRY_AFTER, VARY,
+};
+use hyper::{HeaderMap, StatusCode};
+use std::ffi::OsString;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// What scripts in a file may do when a browser shows it: nothing.
+const FILE_POLICY: &str = "sandbox; default-src 'none'";
+
+/// What is served.
+pub struct Site {
+    /// The files and directories by path.
+    pub nodes: Nodes,
+    /// The source.
+    pub storage: Arc<dyn Storage>,
+    /// Where errors are recorded.
+    pub errors: Arc<ErrorLog>,
+    /// Counters.
+    pub stats: Arc<Stats>,
+    /// `--prefix`: empty, or `/PATH` without a slash at the end.
+    pub prefix: String,
+    /// Whether `.tiledbfs/` is shown.
+    pub status: bool,
+}
+
+/// What a request asks for.
+pub enum Method {
+    Get,
+    Head,
+    /// With the properties that are wanted, and how deep; None where the depth is not one that is answered.
+    Propfind(Propfind, Option<Depth>),
+}
+
+/// A request for a file or a directory.
+pub struct Question {
+    pub method: Method,
+    /// The path as it was sent.
+    pub path: String,
+    /// The query as it was sent, without `?`.
+    pub query: Option<String>,
+    pub headers: HeaderMap,
+    /// Scheme and host as the client knows them.
+    pub origin: String,
+}
+
+/// An answer.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub content: Content,
+}
+
+/// Why a request is not answered with what it asks for: a status, and one line without paths of the server.
+#[derive(Debug)]
+pub struct Refusal {
+    pub status: StatusCode,
+    pub line: String,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Refusal {
+    /// A refusal with this status.
+    pub fn new(status: StatusCode, line: impl Into<String>) -> Refusal {
+        Refusal {
+            status,
+            line: line.into(),
+            headers: Vec::new(),
+        }
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn with(mut self, name: HeaderName, value: impl AsRef<str>) -> Refusal {
+        self.headers
+            .extend(value_of(value.as_ref()).map(|value| (name, value)));
+        self
+    }
+
+    fn not_found() -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, "not found")
+    }
+
+    /// The answer that says so.
+    pub fn answer(self) -> Answer {
+        let line: String = self.line.chars().filter(|char| !char.is_control()).collect();
+        let text = Bytes::from(format!("{line}\n"));
+        let mut answer = Answer::new(
+            self.status,
+            "text/plain; charset=utf-8",
+            Content::Bytes(text.clone()),
+        );
+        answer.set(CONTENT_LENGTH, text.len().to_string());
+        answer.set(CACHE_CONTROL, "no-store");
+        for (name, value) in self.headers {
+            answer.headers.append(name, value);
+        }
+        answer
+    }
+}
+
+/// A value of a header; None if it has other characters than headers may have.
+fn value_of(text: &str) -> Option<HeaderValue> {
+    HeaderValue::from_str(text).ok()
+}
+
+impl Answer {
+    /// An answer with this content.
+    pub fn new(status: StatusCode, content_type: &str, content: Content) -> Answer {
+        let mut answer = Answer {
+            status,
+            headers: HeaderMap::new(),
+            content,
+        };
+        answer.set(CONTENT_TYPE, content_type);
+        answer
+    }
+
+    /// An answer without content.
+    pub fn empty(status: StatusCode) -> Answer {
+        Answer {
+            status,
+            headers: HeaderMap::new(),
+            content: Content::Bytes(Bytes::new()),
+        }
+    }
+
+    /// Sets a header.
+    pub fn set(&mut self, name: HeaderName, value: impl AsRef<str>) {
+        self.headers
+            .extend(value_of(value.as_ref()).map(|value| (name, value)));
+    }
+}
+
+impl Site {
+    /// The answer to a request.
+    pub fn answer(&self, question: &Question) -> Answer {
+        self.find(question).unwrap_or_else(Refusal::answer)
+    }
+
+    /// Whether SOURCE is there.
+    pub fn is_healthy(&self) -> bool {
+        self.storage
+            .local()
+            .is_none_or(|local| local.check_root().is_ok())
+    }
+
+    /// Records an error at `path`. The refusal that it leads to never says that the path names nothing.
+    pub fn failed(&self, path: &UrlPath, error: &Error) -> Refusal {
+        self.report(&path.display(), error);
+        let (status, line) = match error.errno() {
+            libc::EACCES | libc::EPERM => (StatusCode::FORBIDDEN, "not permitted"),
+            errno if is_absence(errno) => (StatusCode::SERVICE_UNAVAILABLE, "the source does not answer"),
+            _ => (StatusCode::INTERNAL_SERVER_ERROR, "it cannot be read"),
+        };
+        let refusal = Refusal::new(status, line);
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE => refusal.with(RETRY_AFTER, "5"),
+            _ => refusal,
+        }
+    }
+
+    /// Counts and logs an error.
+    pub fn report(&self, path: &str, error: &Error) {
+        // The client is gone, so nobody needs the error.
+        if error.kind() == ErrorKind::Abandoned {
+            return log::debug!("{path}: {error}");
+        }
+        self.stats.errors.add(1);
+        self.errors.record(path, error);
+    }
+
+    fn find(&self, question: &Question) -> Result<Answer, Refusal> {
+        let Some(rest) = question.path.strip_prefix(&self.prefix) else {
+            return Err(Refusal::not_found());
+        };
+        if rest.is_empty() && !self.prefix.is_empty() {
+            return Ok(moved(format!("{}/", self.prefix), question));
+        }
+        if !rest.starts_with('/') {
+            return Err(Refusal::not_found());
+        }
+        let path = UrlPath::parse(rest).map_err(|bad| match bad {
+            BadPath::Malformed => Refusal::new(StatusCode::BAD_REQUEST, "no valid path"),
+            BadPath::Missing => Refusal::not_found(),
+        })?;
+        let node = self.node(&path)?;
+        if let Method::Propfind(wanted, depth) = &question.method {
+            return self.propfind(question, path, node, wanted, *depth);
+        }
+        match node {
+            Node::Directory(_) if !path.slash => {
+                Ok(moved(self.prefix.clone() + &path.encode(true), question))
+            }
+            Node::Directory(directory) => self.directory(question, path, directory),
+            Node::File(_) | Node::Link(_) if path.slash => Err(Refusal::not_found()),
+            Node::File(file) => self.file(question, &path, &*file),
+            Node::Link(_) => Err(Refusal::not_found()),
+        }
+    }
+
+    /// The node at `path`.
+    fn node(&self, path: &UrlPath) -> Result<Node, Refusal> {
+        let own = is_own(path);
+        if own && !self.status {
+            return Err(Refusal::not_found());
+        }
+        if !own && let Some(Err(error)) = self.storage.local().map(|local| local.check_root()) {
+            self.report(&path.display(), &error);
+            let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the source is gone");
+            return Err(refusal.with(RETRY_AFTER, "5"));
+        }
+        match self.nodes.find(&path.names) {
+            Ok(Some(node)) => Ok(node),
+            Ok(None) => Err(Refusal::not_found()),
+            Err(error) if is_missing(&error) => Err(match error.file() {
+                // The reason why a name means nothing, as that of a time or a part.
+                None => Refusal::new(StatusCode::NOT_FOUND, format!("not found: {}", error.message())),
+                Some(_) => Refusal::not_found(),
+            }),
+            Err(error) => Err(self.failed(path, &error)),
+        }
+    }
+
+    /// A directory with what a request asks of it.
+    fn asked(
+        &self,
+        question: &Question,
+        path: &UrlPath,
+        directory: Arc<dyn Directory>,
+    ) -> Result<Asked, Refusal> {
+        let listing = directory.list().map_err(|error| self.failed(path, &error))?;
+        let listing = match path.names.is_empty() && !self.status {
+            true => without_own(&*listing),
+            false => listing,
+        };
+        Ok(Asked {
+            path: path.clone(),
+            directory,
+            listing,
+            prefix: self.prefix.clone(),
+            origin: question.origin.clone(),
+            query: headers::parameters(question.query.as_deref().unwrap_or_default()),
+        })
+    }
+
+    fn directory(
+        &self,
+        question: &Question,
+        path: UrlPath,
+        directory: Arc<dyn Directory>,
+    ) -> Result<Answer, Refusal> {
+        let failed = |error: Error| self.failed(&path, &error);
+        let asked = self.asked(question, &path, directory)?;
+        let chosen = asked.parameter("json").map(|value| value == "names");
+        let of_page = ["picture", "at", "box"]
+            .iter()
+            .any(|name| asked.parameter(name).is_some());
+        let json = chosen.or_else(|| (!of_page && headers::wants_json(&question.headers)).then_some(false));
+        let mut answer = match json {
+            Some(names_only) => {
+                let content = Content::of(json::listing(asked, names_only), None).map_err(failed)?;
+                Answer::new(StatusCode::OK, "application/json", content)
+            }
+            None => match page::answer(asked).map_err(failed)? {
+                Page::Html { policy, pieces } => {
+                    let content = Content::of(pieces, None).map_err(failed)?;
+                    let mut answer = Answer::new(StatusCode::OK, "text/html; charset=utf-8", content);
+                    answer.set(CONTENT_SECURITY_POLICY, policy);
+                    answer
+                }
+                Page::Png(bytes) => {
+                    let length = bytes.len().to_string();
+                    let mut answer = Answer::new(StatusCode::OK, "image/png", Content::Bytes(bytes.into()));
+                    answer.set(CONTENT_LENGTH, length);
+                    answer
+                }
+                Page::SeeOther(to) => {
+                    let mut answer = Refusal::new(StatusCode::SEE_OTHER, "it is elsewhere").answer();
+                    answer.set(LOCATION, to);
+                    answer
+                }
+                Page::NotFound(line) => return Err(Refusal::new(StatusCode::NOT_FOUND, line)),
+            },
+        };
+        answer.set(CACHE_CONTROL, "no-store");
+        answer.set(VARY, "Accept");
+        Ok(answer)
+    }
+
+    fn propfind(
+        &self,
+        question: &Question,
+        path: UrlPath,
+        node: Node,
+        wanted: &Propfind,
+        depth: Option<Depth>,
+    ) -> Result<Answer, Refusal> {
+        let Some(depth) = depth else {
+            let text = Content::Bytes(Bytes::from_static(webdav::FINITE_DEPTH.as_bytes()));
+            let mut answer = Answer::new(StatusCode::FORBIDDEN, webdav::CONTENT_TYPE, text);
+            answer.set(CONTENT_LENGTH, webdav::FINITE_DEPTH.len().to_string());
+            return Ok(answer);
+        };
+        let below = match (&node, depth) {
+            (Node::File(_), _) if path.slash => return Err(Refusal::not_found()),
+            (Node::Directory(directory), Depth::One) => {
+                Some(self.asked(question, &path, directory.clone())?)
+            }
+            _ => None,
+        };
+        let target = Entry {
+            path: path.clone(),
+            node,
+        };
+        let pieces = webdav::multistatus(wanted.clone(), target, below, self.prefix.clone());
+        let content = Content::of(pieces, None).map_err(|error| self.failed(&path, &error))?;
+        let mut answer = Answer::new(StatusCode::MULTI_STATUS, webdav::CONTENT_TYPE, content);
+        answer.set(CACHE_CONTROL, "no-store");
+        Ok(answer)
+    }
+
+    fn file(&self, question: &Question, path: &UrlPath, file: &dyn File) -> Result<Answer, Refusal> {
+        let failed = |error: Error| self.failed(path, &error);
+        let open = match question.method {
+            Method::Get => Some(file.open().map_err(failed)?),
+            Method::Head | Method::Propfind(..) => None,
+        };
+        let stat = match &open {
+            Some(open) => Stat {
+                len: open.len(),
+                version: open.version(),
+            },
+            None => file.stat().map_err(failed)?,
+        };
+        let own = is_own(path);
+        let tag = etag(path, file, stat).filter(|_| !own);
+        let of = Validators {
+            etag: tag.as_deref(),
+            modified: file.mtime() / 1000,
+        };
+        let mut answer = Answer::empty(StatusCode::OK);
+        answer.set(CACHE_CONTROL, if own { "no-store" } else { "private, no-cache" });
+        if let Some(tag) = of.etag {
+            answer.set(ETAG, tag);
+        }
+        if let Some(date) = webdav::http_date(file.mtime()) {
+            answer.set(LAST_MODIFIED, date);
+        }
+        match conditions::evaluate(&question.headers, of) {
+            Outcome::Proceed => {}
+            Outcome::NotModified => {
+                answer.status = StatusCode::NOT_MODIFIED;
+                return Ok(answer);
+            }
+            Outcome::Failed => {
+                return Err(Refusal::new(
+                    StatusCode::PRECONDITION_FAILED,
+                    "it is in another state",
+                ));
+            }
+        }
+        let media_type = media_type(path.names.last().map_or("".as_ref(), |name| name));
+        answer.set(ACCEPT_RANGES, "bytes");
+        answer.set(CONTENT_SECURITY_POLICY, FILE_POLICY);
+        let Some(open) = open else {
+            answer.set(CONTENT_TYPE, media_type);
+            answer.set(CONTENT_LENGTH, stat.len.to_string());
+            return Ok(answer);
+        };
+        let ranges = match headers::only(&question.headers, RANGE) {
+            Some(header) if conditions::range_counts(&question.headers, of, SystemTime::now()) => {
+                Ranges::parse(header, stat.len)
+            }
+            _ => Ranges::Whole,
+        };
+        let (parts, len) = match ranges {
+            Ranges::Unsatisfiable => {
+                let refusal = Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, "no such bytes");
+                return Err(refusal.with(CONTENT_RANGE, format!("bytes */{}", stat.len)));
+            }
+            Ranges::Whole => {
+                answer.set(CONTENT_TYPE, media_type);
+                (vec![Part::File(0..stat.len)], stat.len)
+            }
+            Ranges::Parts(parts) => {
+                answer.status = StatusCode::PARTIAL_CONTENT;
+                match parts.as_slice() {
+                    [only] => {
+                        answer.set(CONTENT_TYPE, media_type);
+                        answer.set(CONTENT_RANGE, content_range(only, stat.len));
+                        (vec![Part::File(only.clone())], only.end - only.start)
+                    }
+                    several => {
+                        let boundary = boundary(several, of.etag);
+                        answer.set(CONTENT_TYPE, format!("multipart/byteranges; boundary={boundary}"));
+                        multipart(several, stat.len, media_type, &boundary)
+                    }
+                }
+            }
+        };
+        answer.set(CONTENT_LENGTH, len.to_string());
+        answer.content = self.content(open, parts, len).map_err(failed)?;
+        Ok(answer)
+    }
+
+    /// The content of `parts` of `open`, `len` bytes together.
+    fn content(&self, open: Arc<FileLayout>, parts: Vec<Part>, len: u64) -> crate::Result<Content> {
+        Content::of(Box::new(FilePieces::new(open, parts)), Some(len))
+    }
+}
+
+/// Whether a path is that of `.tiledbfs`, or below it.
+fn is_own(path: &UrlPath) -> bool {
+    path.names.first().is_some_and(|name| *name == *OWN_DIRECTORY)
+}
+
+/// Whether the error of a lookup means that there is nothing of that name.
+fn is_missing(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::NotFound => true,
+        // A state that is not there any more, and a name that is too long.
+        ErrorKind::Io(errno) => matches!(errno, libc::ESTALE | libc::ENAMETOOLONG),
+        _ => false,
+    }
+}
+
+/// Whether an errno means that the other side of a network does not answer.
+fn is_absence(errno: i32) -> bool {
+    matches!(
+        errno,
+        libc::ETIMEDOUT
+            | libc::EHOSTUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETUNREACH
+            | libc::ENETDOWN
+            | libc::ECONNREFUSED
+            | libc::ECONNRESET
+            | libc::ECONNABORTED
+            | libc::ENOTCONN
+            | libc::EAGAIN
+            | libc::EINTR
+    )
+}
+
+/// The entries of the root but for `.tiledbfs`.
+fn without_own(listing: &dyn Listing) -> Arc<dyn Listing> {
+    let entries = (0..listing.len()).filter_map(|index| listing.get(index));
+    let others = entries.filter(|(name, _)| **name != *OWN_DIRECTORY);
+    Arc::new(
+        others
+            .map(|(name, kind)| (name.into_owned(), kind))
+            .collect::<Vec<(OsString, NodeType)>>(),
+    )
+}
+
+/// 301 to `to`, with the query of the request.
+fn moved(mut to: String, question: &Question) -> Answer {
+    if let Some(query) = &question.query {
+        to.push('?');
+        to.push_str(query);
+    }
+    let mut answer = Refusal::new(StatusCode::MOVED_PERMANENTLY, "it is a directory").answer();
+    answer.set(LOCATION, to);
+    answer
+}
+
+fn content_range(range: &Range<u64>, len: u64) -> String {
+    format!("bytes {}-{}/{len}", range.start, range.end - 1)
+}
+
+/// What separates the parts of an answer. Nobody who writes into a file can know it.
+fn boundary(parts: &[Range<u64>], etag: Option<&str>) -> String {
+    use std::collections::hash_map::RandomState;
+    use std::hash::BuildHasher;
+    let half = || RandomState::new().hash_one((hash(&parts), etag));
+    format!("{:016x}{:016x}", half(), half())
+}
+
+/// Several ranges as `multipart/byteranges`, and the bytes of all of it.
+fn multipart(ranges: &[Range<u64>], len: u64, media_type: &str, boundary: &str) -> (Vec<Part>, u64) {
+    let (mut parts, mut total) = (Vec::new(), 0);
+    let mut own = |parts: &mut Vec<Part>, text: String| {
+        total += text.len() as u64;
+        parts.push(Part::Own(Bytes::from(text)));
+    };
+    for (index, range) in ranges.iter().enumerate() {
+        let before = if index == 0 { "" } else { "\r\n" };
+        let range_line = content_range(range, len);
+        let head = format!(
+            "{before}--{boundary}\r\nContent-Type: {media_type}\r\nContent-Range: {range_line}\r\n\r\n"
+        );
+        own(&mut parts, head);
+        parts.push(Part::File(range.clone()));
+    }
+    own(&mut parts, format!("\r\n--{boundary}--\r\n"));
+    total += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
+    (parts, total)
+}

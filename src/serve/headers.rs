@@ -1,0 +1,95 @@
+//! Headers of requests, read in one way.
+
+use hyper::HeaderMap;
+use hyper::header::{ACCEPT, HeaderName};
+
+/// The value of a header that occurs once, as text; None if it occurs more often, or is no text.
+pub fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).into_iter();
+    let value = values.next()?;
+    match values.next() {
+        None => value.to_str().ok().map(|value| value.trim_matches([' ', '\t'])),
+        Some(_) => None,
+    }
+}
+
+/// Whether JSON is wanted rather than HTML: if it is named with a weight that is not zero, and HTML with a smaller
+/// one or not at all.
+pub fn wants_json(headers: &HeaderMap) -> bool {
+    let mut json = None;
+    let mut html = None;
+    for value in headers
+        .get_all(ACCEPT)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+    {
+        for item in value.split(',') {
+            let mut parts = item.split(';').map(str::trim);
+            let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+            let weight: f32 = match weight {
+                Some(weight) => weight.parse().unwrap_or(0.0),
+                None => 1.0,
+            };
+            let slot = match name.as_str() {
+                "application/json" => &mut json,
+                "text/html" | "application/xhtml+xml" => &mut html,
+                _ => continue,
+            };
+            *slot = Some(slot.unwrap_or(0.0_f32).max(weight));
+        }
+    }
+    json.is_some_and(|json| json > 0.0 && html.is_none_or(|html| json > html))
+}
+
+/// The parameters of a query, decoded, in their order.
+pub fn parameters(query: &str) -> Vec<(String, String)> {
+    let decode = |text: &str| {
+        let text = text.replace('+', " ");
+        percent_encoding::percent_decode_str(&text)
+            .decode_utf8_lossy()
+            .into_owned()
+    };
+    let parts = query.split('&').filter(|part| !part.is_empty());
+    parts
+        .map(|part| part.split_once('=').unwrap_or((part, "")))
+        .map(|(name, value)| (decode(name), decode(value)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_wanted_where_it_weighs_more_than_html() {
+        for (accept, expected) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("*/*", false),
+            (
+                "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+                false,
+            ),
+            ("text/html;q=0.5, application/json", true),
+            ("text/html, application/json;q=0.9", false),
+            ("application/json;q=0", false),
+            ("application/json;q=0.1, */*", true),
+            ("application/json, text/html", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, accept.parse().unwrap());
+            assert_eq!(wants_json(&headers), expected, "{accept}");
+        }
+        assert!(!wants_json(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn queries_are_split_and_decoded() {
+        let expected = [("a", "b c"), ("d", ""), ("json", "x=y&"), ("", "e")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(parameters("a=b+c&d&&json=x%3Dy%26&=e"), expected);
+        assert!(parameters("").is_empty());
+    }
+}

@@ -1,0 +1,67 @@
+//! Files and directories by their paths, as they were found a moment ago.
+
+use crate::error::Result;
+use crate::runtime::lock;
+use crate::tree::{Node, follow};
+use lru::LruCache;
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// How long a node is used without being looked up again. Changes must be seen within one second.
+const FRESH: Duration = Duration::from_millis(300);
+
+/// The most nodes that are kept.
+const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// The nodes of a tree.
+pub struct Nodes {
+    root: Node,
+    known: Mutex<LruCache<Vec<OsString>, (Node, Instant)>>,
+}
+
+impl Nodes {
+    /// The nodes below `root`.
+    pub fn new(root: Node) -> Nodes {
+        Nodes {
+            root,
+            known: Mutex::new(LruCache::new(MAX_KEPT)),
+        }
+    }
+
+    /// The node that these names lead to, following links; None if there is none.
+    pub fn find(&self, names: &[OsString]) -> Result<Option<Node>> {
+        let (mut depth, mut node) = self.nearest(names);
+        while let Some(name) = names.get(depth) {
+            let Node::Directory(directory) = &node else {
+                return Ok(None);
+            };
+            if name.len() > directory.longest_name() {
+                return Ok(None);
+            }
+            let Some(found) = follow(&**directory, name)? else {
+                return Ok(None);
+            };
+            depth += 1;
+            node = found;
+            let before = lock(&self.known).push(names[..depth].to_vec(), (node.clone(), Instant::now()));
+            // Behind the lock, because that may free much.
+            drop(before);
+        }
+        Ok(Some(node))
+    }
+
+    /// The node that is known of the most of these names, and of how many.
+    fn nearest(&self, names: &[OsString]) -> (usize, Node) {
+        let mut known = lock(&self.known);
+        for depth in (1..=names.len()).rev() {
+            if let Some((node, since)) = known.get(&names[..depth])
+                && since.elapsed() < FRESH
+            {
+                return (depth, node.clone());
+            }
+        }
+        (0, self.root.clone())
+    }
+}

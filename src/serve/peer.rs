@@ -1,0 +1,131 @@
+//! Whose process is at the other end of a connection over loopback: one exact question to the kernel.
+//!
+//! The question (`inet_diag_req_v2`) and the answer (`inet_diag_msg`), in the order of bytes of the machine but for
+//! ports and addresses, which are in that of the network. Each follows a header of 16 bytes (`nlmsghdr`):
+//!
+//! | question | | answer | |
+//! |---|---|---|---|
+//! | 0 | family, protocol, extensions, padding | 0 | family, state, timer, retransmissions |
+//! | 4 | states, as bits | 4 | the socket, as asked for |
+//! | 8 | the socket: source port, destination port, source (16), destination (16), interface, cookie (8) | 52 | expires, receive queue, send queue |
+//! | | | 64 | uid |
+//! | | | 68 | inode |
+
+use crate::error::{Error, Result};
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeVal;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsRawFd;
+
+/// The type of questions and answers, `SOCK_DIAG_BY_FAMILY`.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+
+/// Bytes of the header of a message, of a question, and of an answer.
+const HEADER: usize = 16;
+const QUESTION: usize = 56;
+const ANSWER: usize = 72;
+
+/// The user who owns the socket at `peer` that is connected to `local`; None if no process has that socket in this
+/// network namespace.
+pub fn uid(peer: SocketAddr, local: SocketAddr) -> Result<Option<u32>> {
+    let (peer, local) = (unmapped(peer), unmapped(local));
+    let failed = |errno: nix::Error| Error::io(&errno.into());
+    let kernel = socket(
+        AddressFamily::Netlink,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        SockProtocol::NetlinkSockDiag,
+    );
+    let kernel = kernel.map_err(failed)?;
+    setsockopt(&kernel, sockopt::ReceiveTimeout, &TimeVal::new(1, 0)).map_err(failed)?;
+    send(kernel.as_raw_fd(), &question(peer, local), MsgFlags::empty()).map_err(failed)?;
+    let mut reply = [0; 512];
+    let length = recv(kernel.as_raw_fd(), &mut reply, MsgFlags::empty()).map_err(failed)?;
+    Ok(owner(&reply[..length]))
+}
+
+/// An address of IPv4 that is written as one of IPv6, as what it is.
+fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The question for the socket at `peer`, which is connected to `local`.
+fn question(peer: SocketAddr, local: SocketAddr) -> Vec<u8> {
+    let family = match peer {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    let address = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => {
+            let mut bytes = [0; 16];
+            bytes[..4].copy_from_slice(&ip.octets());
+            bytes
+        }
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    let flags = libc::NLM_F_REQUEST as u16;
+    let mut out = Vec::with_capacity(HEADER + QUESTION);
+    out.extend(((HEADER + QUESTION) as u32).to_ne_bytes());
+    out.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    out.extend(flags.to_ne_bytes());
+    // Sequence and sender, which nobody asks for.
+    out.extend([0; 8]);
+    out.extend([family as u8, libc::IPPROTO_TCP as u8, 0, 0]);
+    out.extend(u32::MAX.to_ne_bytes());
+    out.extend(peer.port().to_be_bytes());
+    out.extend(local.port().to_be_bytes());
+    out.extend(address(peer));
+    out.extend(address(local));
+    // Any interface, any cookie.
+    out.extend(0u32.to_ne_bytes());
+    out.extend([0xff; 8]);
+    out
+}
+
+/// The user in an answer. None for an error, and for a socket without an inode: no process has it any more, and
+/// the kernel says that it is root's.
+fn owner(reply: &[u8]) -> Option<u32> {
+    let number = |at: usize| Some(u32::from_ne_bytes(reply.get(at..at + 4)?.try_into().ok()?));
+    let kind = reply.get(4..6)?;
+    if kind != SOCK_DIAG_BY_FAMILY.to_ne_bytes() || reply.len() < HEADER + ANSWER {
+        return None;
+    }
+    let (uid, inode) = (number(HEADER + 64)?, number(HEADER + 68)?);
+    (inode != 0).then_some(uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_over_loopback_is_this_users() {
+        let own = nix::unistd::geteuid().as_raw();
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            // IPv6 may be switched off.
+            let Ok(listener) = TcpListener::bind(address) else {
+                continue;
+            };
+            let local = listener.local_addr().unwrap();
+            let client = TcpStream::connect(local).unwrap();
+            let (_server, peer) = listener.accept().unwrap();
+            assert_eq!(uid(peer, local).unwrap(), Some(own), "{address}");
+            // Nobody's.
+            let other = SocketAddr::new(peer.ip(), 1);
+            assert_eq!(uid(other, local).unwrap(), None);
+            drop(client);
+        }
+    }
+
+    #[test]
+    fn who_has_closed_the_socket_is_nobody() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let local = listener.local_addr().unwrap();
+        drop(TcpStream::connect(local).unwrap());
+        let (_server, peer) = listener.accept().unwrap();
+        assert_eq!(uid(peer, local).unwrap(), None);
+    }
+}

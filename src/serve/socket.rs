@@ -1,0 +1,264 @@
+//! A connection's socket, with the clocks that end slow ones.
+
+use super::framing::{Body, Framing};
+use crate::runtime::lock;
+use futures_util::task::AtomicWaker;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How long a head may be on its way, and a body, and a TLS handshake.
+pub const SLOW: Duration = Duration::from_secs(10);
+
+/// How long a connection may be idle.
+const IDLE: Duration = Duration::from_secs(75);
+
+/// How long a client may take nothing of what is sent.
+const STALLED: Duration = Duration::from_secs(60);
+
+/// Bytes that are received at once.
+const RECEIVED: usize = 16 << 10;
+
+/// What is known of a connection outside of its socket.
+pub struct Connection {
+    /// Requests that are being answered.
+    busy: AtomicUsize,
+    /// Since when there has been none.
+    idle_since: Mutex<Instant>,
+    /// Whether the head that was received last has an ambiguous framing.
+    ambiguous: AtomicBool,
+    /// Whether the last body has no length: then the connection ends with the answer.
+    unbounded: AtomicBool,
+    /// The task that receives, while it waits for the end of an answer.
+    receiver: AtomicWaker,
+    /// Ends the connection as soon as it is idle.
+    pub close: Notify,
+}
+
+impl Connection {
+    /// A connection that has just been made.
+    pub fn new() -> Arc<Connection> {
+        Arc::new(Connection {
+            busy: AtomicUsize::new(0),
+            idle_since: Mutex::new(Instant::now()),
+            ambiguous: AtomicBool::new(false),
+            unbounded: AtomicBool::new(false),
+            receiver: AtomicWaker::new(),
+            close: Notify::new(),
+        })
+    }
+
+    /// Counts a request, until the result is dropped.
+    pub fn begin(self: &Arc<Self>) -> Busy {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        Busy(self.clone())
+    }
+
+    /// Since when it has been idle; None while a request is being answered.
+    pub fn idle_since(&self) -> Option<Instant> {
+        let idle = self.busy.load(Ordering::Acquire) == 0;
+        idle.then(|| *lock(&self.idle_since))
+    }
+
+    /// Whether the framing of the request that was received last is ambiguous.
+    pub fn is_ambiguous(&self) -> bool {
+        self.ambiguous.load(Ordering::Acquire)
+    }
+
+    /// Whether the connection has to end after the request that was received last.
+    pub fn is_unbounded(&self) -> bool {
+        self.unbounded.load(Ordering::Acquire)
+    }
+}
+
+/// A request that is being answered.
+pub struct Busy(Arc<Connection>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        *lock(&self.0.idle_since) = Instant::now();
+        self.0.busy.fetch_sub(1, Ordering::AcqRel);
+        self.0.receiver.wake();
+    }
+}
+
+/// A socket that fails with `TimedOut` when its time is up.
+pub struct Socket<S> {
+    inner: S,
+    connection: Arc<Connection>,
+    /// None for HTTP/2, which has no ambiguous framing.
+    framing: Option<Framing>,
+    /// Received, and not handed on yet.
+    received: Vec<u8>,
+    /// How much of it has been handed on.
+    taken: usize,
+    /// When the head that is being received began.
+    head_since: Option<Instant>,
+    /// Since when nothing has been taken of what is sent.
+    stalled_since: Option<Instant>,
+    reading: Pin<Box<Sleep>>,
+    writing: Pin<Box<Sleep>>,
+}
+
+impl<S> Socket<S> {
+    /// The socket of a connection that speaks HTTP/1 or HTTP/2.
+    pub fn new(inner: S, connection: Arc<Connection>, http2: bool) -> Socket<S> {
+        Socket {
+            inner,
+            connection,
+            framing: (!http2).then(Framing::default),
+            received: Vec::new(),
+            taken: 0,
+            head_since: None,
+            stalled_since: None,
+            reading: Box::pin(sleep_until(Instant::now())),
+            writing: Box::pin(sleep_until(Instant::now())),
+        }
+    }
+
+    /// Hands on what was received of the request that is being received. Returns whether that was something.
+    fn hand_on(&mut self, out: &mut ReadBuf<'_>) -> bool {
+        let busy = self.connection.idle_since().is_none();
+        let Some(framing) = &mut self.framing else {
+            let count = out.remaining().min(self.received.len() - self.taken);
+            out.put_slice(&self.received[self.taken..self.taken + count]);
+            self.taken += count;
+            return count > 0;
+        };
+        let waiting = &self.received[self.taken..];
+        // The next request waits for the answer to this one.
+        if waiting.is_empty() || out.remaining() == 0 || busy && framing.is_between() {
+            return false;
+        }
+        let room = waiting.len().min(out.remaining());
+        let (count, body) = framing.take(&waiting[..room]);
+        out.put_slice(&waiting[..count]);
+        self.taken += count;
+        self.head_since = match framing.is_in_head() {
+            true => self.head_since.or_else(|| Some(Instant::now())),
+            false => None,
+        };
+        if let Some(body) = body {
+            self.connection
+                .ambiguous
+                .store(body == Body::Ambiguous, Ordering::Release);
+            self.connection
+                .unbounded
+                .store(body == Body::Encoded, Ordering::Release);
+        }
+        count > 0
+    }
+
+    /// When reading ends; None while a request is being answered.
+    fn read_deadline(&self) -> Option<Instant> {
+        match self.head_since {
+            Some(since) => Some(since + SLOW),
+            None => Some(self.connection.idle_since()? + IDLE),
+        }
+    }
+}
+
+fn timed_out() -> io::Error {
+    io::Error::from(io::ErrorKind::TimedOut)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let socket = &mut *self;
+        // Before it is looked whether a request is being answered, so that the end of one is not missed.
+        socket.connection.receiver.register(context.waker());
+        loop {
+            if socket.hand_on(out) {
+                return Poll::Ready(Ok(()));
+            }
+            if socket.taken == socket.received.len() {
+                socket.received.clear();
+                socket.taken = 0;
+            }
+            // What waits for an answer has a limit, and its end is seen below it.
+            let room = RECEIVED - socket.received.len().min(RECEIVED);
+            if room > 0 {
+                let held = socket.received.len();
+                socket.received.resize(held + room, 0);
+                let mut buffer = ReadBuf::new(&mut socket.received[held..]);
+                let read = Pin::new(&mut socket.inner).poll_read(context, &mut buffer);
+                let count = buffer.filled().len();
+                socket.received.truncate(held + count);
+                match read {
+                    Poll::Ready(Ok(())) if count == 0 => return Poll::Ready(Ok(())),
+                    Poll::Ready(Ok(())) => continue,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => {}
+                }
+            }
+            let Some(deadline) = socket.read_deadline() else {
+                return Poll::Pending;
+            };
+            if socket.reading.deadline() != deadline {
+                socket.reading.as_mut().reset(deadline);
+            }
+            ready!(socket.reading.as_mut().poll(context));
+            return Poll::Ready(Err(timed_out()));
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Socket<S> {
+    /// The result of sending, or an error if the client has taken nothing for too long.
+    fn watched<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stalled_since = None;
+            return result;
+        }
+        let since = *self.stalled_since.get_or_insert_with(Instant::now);
+        if self.writing.deadline() != since + STALLED {
+            self.writing.as_mut().reset(since + STALLED);
+        }
+        ready!(self.writing.as_mut().poll(context));
+        Poll::Ready(Err(timed_out()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.watched(context, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        self.watched(context, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.inner).poll_flush(context);
+        self.watched(context, result)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.inner).poll_shutdown(context);
+        self.watched(context, result)
+    }
+}
