@@ -28,6 +28,8 @@ pub struct Group {
     pub version: Option<u32>,
     /// In the order in which they were added, without deleted ones.
     pub members: Vec<GroupMember>,
+    /// Members that were removed, and not added again under the same name.
+    pub removed: Vec<GroupMember>,
 }
 
 /// Replays details files, oldest first. A file of version 1 is a snapshot, which replaces everything before
@@ -36,6 +38,7 @@ pub struct Group {
 pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     let mut version = None;
     let mut members: Vec<Option<GroupMember>> = Vec::new();
+    let mut removed: HashMap<Vec<u8>, GroupMember> = HashMap::new();
     let mut index: HashMap<Vec<u8>, usize> = HashMap::new();
     for details in files {
         version = Some(details.version);
@@ -49,12 +52,13 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
             let place = known.and_then(|i| members.get_mut(i));
             match (member.deleted, place) {
                 (true, Some(place)) => {
-                    *place = None;
                     index.remove(&key);
+                    removed.extend(place.take().map(|member| (key, member)));
                 }
                 (true, None) => {}
                 (false, Some(place)) => *place = Some(member),
                 (false, None) => {
+                    removed.remove(&key);
                     index.insert(key, members.len());
                     members.push(Some(member));
                 }
@@ -64,6 +68,7 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     Group {
         version,
         members: members.into_iter().flatten().collect(),
+        removed: removed.into_values().collect(),
     }
 }
 
@@ -164,6 +169,13 @@ impl OpenGroup {
     /// The group's directory, relative to the source.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether the directory at `at` once was a member, by the details of the group.
+    pub fn has_removed(&self, details: &Group, at: &Path) -> bool {
+        let storage = &*self.engine.storage;
+        let mut removed = details.removed.iter();
+        removed.any(|member| member_path(storage, &self.path, member).as_deref() == Some(at))
     }
 
     /// The members; at most a tenth of a second old.
@@ -372,7 +384,12 @@ mod tests {
             details(2, vec![member(None, "a", false), member(None, "b", false)]),
             details(2, vec![member(None, "a", true), member(None, "a", false)]),
         ]);
-        assert_eq!(uris(&group), ["b", "a"]);
+        assert_eq!((uris(&group), group.removed.len()), (vec!["b", "a"], 0));
+        let group = replay([
+            details(2, vec![member(Some("n"), "a", false), member(None, "b", false)]),
+            details(2, vec![member(Some("n"), "a", true), member(None, "never", true)]),
+        ]);
+        assert_eq!(group.removed, [member(Some("n"), "a", false)]);
     }
 
     #[test]

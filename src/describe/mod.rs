@@ -7,6 +7,7 @@
 pub mod commits;
 pub mod condition;
 pub mod consolidated_metadata;
+pub mod dataset;
 pub mod document;
 pub mod enumeration;
 pub mod fields;

@@ -22,11 +22,11 @@ const MIN_CHUNK_CELLS: u64 = 1 << 16;
 const MAX_CHUNK_SIZE: u64 = 64 << 20;
 
 /// How an array is divided.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Chunks {
-    /// The length of each axis, at least 1.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Chunks {
+    /// The length of each axis.
     pub(super) shape: Vec<u64>,
-    /// The length of each side of a chunk.
+    /// The length of each side of a chunk, at least 1.
     pub(super) sides: Vec<u64>,
 }
 
@@ -45,28 +45,16 @@ impl Chunks {
             None => Chunks::new(shape, extents, size * inner.unwrap_or(1)),
             Some(axis) => {
                 let length = shape.get(axis).copied();
-                let whole = vec![length.ok_or_else(|| Error::internal("the grid has no such axis"))?];
+                let length = length.ok_or_else(|| Error::internal("the grid has no such axis"))?;
                 Chunks {
-                    shape: whole.clone(),
-                    sides: whole,
+                    shape: vec![length],
+                    sides: vec![length.max(1)],
                 }
             }
         };
         chunks.shape.extend(inner);
         chunks.sides.extend(inner);
         Ok(chunks)
-    }
-
-    /// [`Chunks::of`] a variable.
-    pub(super) fn of_variable(variable: &Variable, shape: &[u64], extents: &[u64]) -> Result<Chunks> {
-        let inner = variable.inner.as_ref().map(|(_, values)| *values);
-        Chunks::of(
-            variable.axis(),
-            variable.datatype.size() as u64,
-            inner,
-            shape,
-            extents,
-        )
     }
 
     /// The chunks of an array of cells of `size` bytes. While they are too small, the shortest side that can
@@ -104,7 +92,7 @@ impl Chunks {
     /// The number of chunks along each axis.
     pub(super) fn counts(&self) -> impl Iterator<Item = u64> {
         let axes = self.shape.iter().zip(&self.sides);
-        axes.map(|(length, side)| length.div_ceil((*side).max(1)))
+        axes.map(|(length, side)| length.div_ceil(*side))
     }
 
     /// The number of all chunks.
@@ -154,7 +142,8 @@ pub(super) struct Chunk {
 
 impl Chunk {
     /// The chunk with these numbers along the axes. `NotFound` if there is none. Reads decode the data.
-    pub(super) fn open(view: &View, variable: &Variable, chunks: &Chunks, numbers: &[u64]) -> Result<Chunk> {
+    pub(super) fn open(view: &View, variable: &Variable, numbers: &[u64]) -> Result<Chunk> {
+        let chunks = &variable.chunks;
         let mut counts = numbers.iter().zip(chunks.counts());
         if numbers.len() != chunks.shape.len() || !counts.all(|(number, count)| *number < count) {
             return Err(Error::not_found(format!("there is no chunk {numbers:?}")));
@@ -166,9 +155,14 @@ impl Chunk {
                 axes.pop();
             }
         }
+        let (mut own, mut shape) = (first, part.clone());
+        if part.is_empty() {
+            // A scalar is the only cell of its array.
+            (own, shape) = (vec![0], vec![1]);
+        }
         let cells = match variable.kind {
             VariableKind::Axis(_) | VariableKind::Label(_) => variable.open(view)?,
-            VariableKind::Values | VariableKind::Validity => variable.open_box(view, &first, &part)?,
+            VariableKind::Values | VariableKind::Validity => variable.open_box(view, &own, &shape)?,
         };
         let fill = match variable.axis() {
             Some(_) => Vec::new(),

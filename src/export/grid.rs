@@ -25,6 +25,7 @@ mod values;
 
 pub use naming::Naming;
 
+use super::chunks::{Chunks, extents};
 use super::encoded_names;
 use super::metadata::Metadata;
 use crate::bytes::Keep;
@@ -38,7 +39,8 @@ use crate::query::labels::AxisLabel;
 use crate::query::table::{NOT_A_TIME, Unit};
 use crate::query::{Field, Role, View};
 use crate::runtime::cache::{CacheKey, Entry};
-use attributes::{add, flags, is_packed, joined, of_array, units};
+pub(super) use attributes::of_pairs;
+use attributes::{add, flags, is_packed, joined, units};
 pub(super) use naming::made_up;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -97,6 +99,12 @@ pub struct Variable {
     pub fill_value: Option<Vec<u8>>,
     /// Attributes by the CF conventions, without `_FillValue`.
     pub attributes: Attributes,
+    /// Its dimensions in the order of its axes, as indexes of [`Grid::dimensions`].
+    pub dimensions: Vec<usize>,
+    /// How its values are divided.
+    pub(super) chunks: Chunks,
+    /// Index of the view that has its values among those that the grid is made of.
+    pub view: usize,
     /// Index of the field in the view, or of the label among the view's.
     field: usize,
     /// Values per cell.
@@ -112,16 +120,16 @@ impl Variable {
     }
 }
 
-/// A dense view as a grid.
+/// Variables over common dimensions: of one dense view, or of several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grid {
-    /// The length of each axis, none 0.
-    pub shape: Vec<u64>,
-    /// The coordinates of each axis, in order and named as the axes are; then the labels of the axes; then
-    /// the attributes, each followed by its validity.
+    /// Name and length of each dimension: those of cells, then those within cells.
+    pub dimensions: Vec<(String, u64)>,
+    /// Of a view: the coordinates of each axis, in order and named as the axes are; then the labels of the
+    /// axes; then the attributes, each followed by its validity.
     pub variables: Vec<Variable>,
-    /// The array's metadata: text, and numbers with their type. Leaves out keys of programs, and
-    /// values of more than 65,535 bytes.
+    /// The metadata of the array or group: text, and numbers with their type. Leaves out keys of programs,
+    /// and values of more than 65,535 bytes.
     pub attributes: Attributes,
     /// The index of each variable, by name.
     index: HashMap<String, usize>,
@@ -139,9 +147,9 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 }
 
 /// The value that stands for missing values of an attribute: one value of its fill. Floats always have one,
-/// and so do dates (not-a-time). Other numbers have one if cells may be null, or if the type has more than 8 bits
-/// and the fragments together leave a hole: `covered` is [`View::is_covered`]. BOOL and text have none, because all their
-/// values mean something, nor does a fill of several different values.
+/// and so do dates (not-a-time). Other numbers have one if cells may be null, or if the type has more than 8
+/// bits and the fragments together leave a hole: `covered` is [`View::is_covered`]. BOOL and text have none,
+/// because all their values mean something, nor does a fill of several different values.
 pub fn fill_value(field: &Field, covered: bool) -> Option<Vec<u8>> {
     let missing = match field.datatype.kind() {
         Kind::Datetime => return Some(NOT_A_TIME.to_le_bytes().to_vec()),
@@ -176,7 +184,12 @@ impl Entry for Grid {
                 .sum::<usize>()
         };
         let variables = self.variables.iter().map(|variable| {
-            VARIABLE_MEMORY + 3 * variable.name.len() + variable.fill.len() + attributes(&variable.attributes)
+            let axes = (variable.dimensions.len() + 2 * variable.chunks.shape.len()) * size_of::<u64>();
+            VARIABLE_MEMORY
+                + 3 * variable.name.len()
+                + variable.fill.len()
+                + axes
+                + attributes(&variable.attributes)
         });
         variables
             .sum::<usize>()
@@ -230,37 +243,16 @@ impl Grid {
                 variables.push(axis);
                 continue;
             }
-            let mut variable = Variable::new(name, VariableKind::Values, field, datatype);
-            variable.number = number;
-            variable.unit = Unit::of(shown.datatype);
-            variable.attributes = units(shown.datatype);
-            variable.attributes.extend(flags(view, shown, datatype)?);
+            let described = &metadata.fields[field];
+            let mut variable = Variable::of_attribute(view, field, name, datatype, number)?;
             let suffix = inner_suffix(datatype, number);
             variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, &mut taken), number));
-            let mut fill = shown.fill_value.clone();
-            convert(variable.unit, datatype, &mut fill);
-            variable.fill = null(shown, fill);
             variable.fill_value = fill_value(shown, covered);
-            let described = &metadata.fields[field];
             if is_packed(described) && shown.fill_value != fill_of_type(shown) {
                 // Floats in any case: to tell what is missing makes nothing worse.
                 variable.fill_value = one_value(shown);
             }
-            if !shown.nullable {
-                add(&mut variable, described, naming);
-                variables.push(variable);
-                continue;
-            }
-            variable.nullable = true;
-            let validity = made_up(&variable.name, "__validity", &mut taken);
-            let ancillary = Value::Text(validity.clone());
-            variable
-                .attributes
-                .push(("ancillary_variables".to_owned(), ancillary));
-            add(&mut variable, described, naming);
-            let mut validity = Variable::new(validity, VariableKind::Validity, field, Datatype::Uint8);
-            validity.fill = vec![u8::from(shown.fill_value_valid)];
-            variables.extend([variable, validity]);
+            variables.extend(variable.described(shown, described, naming, &mut taken));
         }
         if !auxiliary.is_empty() {
             let shown = variables.iter().chain(&labels);
@@ -282,28 +274,55 @@ impl Grid {
         }
         let axes = view.schema().dimensions.len();
         variables.splice(axes..axes, labels);
-        Ok(Grid::new(view.shape()?, variables, of_array(&metadata, naming)))
+        for variable in &mut variables {
+            variable.dimensions = match variable.axis() {
+                Some(axis) => vec![axis],
+                None => (0..axes).collect(),
+            };
+        }
+        let names = variables.iter().map(|axis| axis.name.clone());
+        let dimensions = names.zip(view.shape()?).collect();
+        let extents = extents(view.schema())?;
+        Grid::new(
+            dimensions,
+            variables,
+            &[extents],
+            of_pairs(&metadata.array, naming),
+        )
     }
 
-    /// A grid of these variables, the axes first.
-    pub(super) fn new(shape: Vec<u64>, variables: Vec<Variable>, attributes: Attributes) -> Grid {
+    /// A grid of variables over these dimensions of cells, which they name; dimensions within cells are
+    /// added. `extents` are those of the tiles of each view.
+    pub(super) fn new(
+        mut dimensions: Vec<(String, u64)>,
+        mut variables: Vec<Variable>,
+        extents: &[Vec<u64>],
+        attributes: Attributes,
+    ) -> Result<Grid> {
+        for variable in &mut variables {
+            let axes = variable.dimensions.iter();
+            let shape: Vec<u64> = axes.map(|dimension| dimensions[*dimension].1).collect();
+            let size = variable.datatype.size() as u64;
+            let whole = variable.axis().map(|_| 0);
+            let inner = variable.inner.as_ref().map(|(_, number)| *number);
+            variable.chunks = Chunks::of(whole, size, inner, &shape, &extents[variable.view])?;
+            if let Some(inner) = &variable.inner {
+                variable.dimensions.push(dimensions.len());
+                dimensions.push(inner.clone());
+            }
+        }
         let names = variables.iter().enumerate();
-        Grid {
+        Ok(Grid {
             index: names.map(|(i, variable)| (variable.name.clone(), i)).collect(),
-            shape,
+            dimensions,
             variables,
             attributes,
-        }
+        })
     }
 
     /// The variable of this name.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.index.get(name).map(|i| &self.variables[*i])
-    }
-
-    /// The coordinates of each axis.
-    pub fn axes(&self) -> &[Variable] {
-        &self.variables[..self.shape.len()]
     }
 }
 
@@ -318,11 +337,59 @@ impl Variable {
             fill: Vec::new(),
             fill_value: None,
             attributes: Attributes::new(),
+            dimensions: Vec::new(),
+            chunks: Chunks::default(),
+            view: 0,
             field,
             number: 1,
             unit: None,
             nullable: false,
         }
+    }
+
+    /// The variable of attribute `field` of a view, of `number` values of this type in a cell, without what
+    /// the metadata says of it.
+    fn of_attribute(
+        view: &View,
+        field: usize,
+        name: String,
+        datatype: Datatype,
+        number: u64,
+    ) -> Result<Variable> {
+        let shown = &view.fields()[field];
+        let mut variable = Variable::new(name, VariableKind::Values, field, datatype);
+        variable.number = number;
+        variable.unit = Unit::of(shown.datatype);
+        variable.attributes = units(shown.datatype);
+        variable.attributes.extend(flags(view, shown, datatype)?);
+        let mut fill = shown.fill_value.clone();
+        convert(variable.unit, datatype, &mut fill);
+        variable.fill = null(shown, fill);
+        Ok(variable)
+    }
+
+    /// The variable with the attributes that the metadata has for it; then that of its validity if the field
+    /// is nullable.
+    fn described(
+        mut self,
+        shown: &Field,
+        metadata: &Attributes,
+        naming: Naming,
+        taken: &mut HashSet<String>,
+    ) -> Vec<Variable> {
+        if !shown.nullable {
+            add(&mut self, metadata, naming);
+            return vec![self];
+        }
+        self.nullable = true;
+        let validity = made_up(&self.name, "__validity", taken);
+        let ancillary = Value::Text(validity.clone());
+        self.attributes
+            .push(("ancillary_variables".to_owned(), ancillary));
+        add(&mut self, metadata, naming);
+        let mut validity = Variable::new(validity, VariableKind::Validity, self.field, Datatype::Uint8);
+        validity.fill = vec![u8::from(shown.fill_value_valid)];
+        vec![self, validity]
     }
 
     /// The axis along which it has values; None if it has one for each cell of the grid.
@@ -369,6 +436,36 @@ impl Variable {
             }),
         }
     }
+}
+
+/// The variables of attribute `field` of a view in a data set, which [`unfit`] must not exclude: its values,
+/// and its validity if it is nullable. Text of one character has no axis within cells. A fill that is not the
+/// type's own always tells what is missing; one that is does so where cells may be missing.
+pub(super) fn of_dataset(
+    view: &View,
+    field: usize,
+    name: String,
+    naming: Naming,
+    taken: &mut HashSet<String>,
+) -> Result<Vec<Variable>> {
+    let shown = &view.fields()[field];
+    if let Some(reason) = view.unreadable(field)? {
+        return Err(Error::unsupported(reason));
+    }
+    let (datatype, number) = exported(shown).ok_or_else(|| Error::internal("the field does not fit"))?;
+    let mut variable = Variable::of_attribute(view, field, name, datatype, number)?;
+    let suffix = inner_suffix(datatype, number).filter(|_| number > 1);
+    variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, taken), number));
+    let has_own = shown.fill_value == fill_of_type(shown);
+    let covered = view.is_covered()?;
+    variable.fill_value = match shown.datatype.kind() {
+        Kind::Datetime | Kind::Bool | Kind::Bytes => fill_value(shown, covered),
+        Kind::Float if has_own && covered && !shown.nullable => None,
+        _ if has_own => fill_value(shown, covered),
+        _ => one_value(shown),
+    };
+    let metadata = Metadata::of(view)?;
+    Ok(variable.described(shown, &metadata.fields[field], naming, taken))
 }
 
 /// The values of attribute `field` as in a grid, except that dates stay as stored. `NotFound` if grids leave

@@ -15,6 +15,7 @@
 //! conventions is left out, with a reason.
 
 pub(super) mod geometry;
+mod group;
 pub(super) mod pandas;
 mod rules;
 #[cfg(test)]
@@ -22,7 +23,9 @@ mod tests;
 
 use super::grid::{Attributes, Value};
 use crate::bytes::Keep;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::filter::EncryptionKey;
 use crate::format::body::Body;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::metadata::each_record;
@@ -30,8 +33,10 @@ use crate::fragment::generic_body::GenericFile;
 use crate::query::{Field, Role, View};
 use crate::runtime::cache::{CacheKey, Entry};
 use geometry::Geometry;
+pub(super) use group::GroupMetadata;
 use pandas::Pandas;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The most bytes of a value.
@@ -196,19 +201,29 @@ fn attribute_of<'k>(
 
 /// The pairs of the array's metadata that may be shown.
 fn pairs(view: &View) -> Result<BTreeMap<Vec<u8>, Shown>> {
-    let array = view.array();
+    let (array, snapshot) = (view.array(), view.snapshot());
+    let files = snapshot.metadata().map(|file| &*file.path);
+    pairs_in(&array.engine, files, array.key.as_ref())
+}
+
+/// The pairs that may be shown in metadata files, the oldest first.
+fn pairs_in<'p>(
+    engine: &Arc<Engine>,
+    files: impl Iterator<Item = &'p Path>,
+    key: Option<&EncryptionKey>,
+) -> Result<BTreeMap<Vec<u8>, Shown>> {
     let mut pairs: BTreeMap<Vec<u8>, Shown> = BTreeMap::new();
     let size = |key: &[u8], value: &Shown| match value {
         Ok(value) => size(key, value),
         Err(_) => PAIR_MEMORY + key.len(),
     };
     let mut memory = 0usize;
-    for file in view.snapshot().metadata() {
-        let path = array.engine.storage.display(&file.path);
-        let body = GenericFile::open(&array.engine, &file.path, array.key.as_ref(), true)?;
+    for file in files {
+        let path = engine.storage.display(file);
+        let body = GenericFile::open(engine, file, key, true)?;
         let replay = each_record(&body, |record| {
             let key = &record.key;
-            let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT];
+            let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT, group::FIXED];
             let of_program = OF_PROGRAMS.contains(&&**key);
             let known = of_program || known.iter().any(|prefix| key.starts_with(prefix));
             if key.starts_with(b"_") && !known {

@@ -6,6 +6,8 @@
 
 mod chunks;
 pub mod csv;
+pub mod dataset;
+mod file_group;
 pub mod grid;
 pub mod metadata;
 pub mod netcdf;

@@ -90,7 +90,7 @@ fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
                 }
                 Export::Zarr => {
                     let group = zarr::ZarrGroup::of(view.clone()).unwrap();
-                    let document: serde_json::Value = serde_json::from_slice(&group.json().unwrap()).unwrap();
+                    let document: serde_json::Value = serde_json::from_slice(&group.json()).unwrap();
                     for name in group.names() {
                         let array = group.array(name).unwrap();
                         let known = &document["consolidated_metadata"]["metadata"][name];

@@ -19,7 +19,8 @@
 //! ```
 
 use super::chunks::{Chunk, Chunks, extents};
-use super::grid::{self, Grid, Naming, Value, Variable};
+use super::file_group::FileGroup;
+use super::grid::{self, Naming, Value, Variable};
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::scalar::Scalar;
@@ -66,71 +67,92 @@ fn chunk_count(view: &View, shape: &[u64]) -> Result<u64> {
     Ok(fields.fold(labels, u64::saturating_add))
 }
 
-/// A view as a Zarr group.
-pub struct ZarrGroup {
-    view: Arc<View>,
-    grid: Arc<Grid>,
-}
+/// A group of a file as a Zarr group.
+pub struct ZarrGroup(Arc<FileGroup>);
 
 impl ZarrGroup {
     /// The group of `view`, for which [`absent`] returns None. Reads only metadata.
     pub fn of(view: Arc<View>) -> Result<ZarrGroup> {
-        let grid = Grid::of(&view, Naming::Zarr)?;
-        Ok(ZarrGroup { view, grid })
+        FileGroup::of_view(view, Naming::Zarr).map(ZarrGroup::from)
     }
 
     /// The names of its arrays.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.grid.variables.iter().map(|variable| &*variable.name)
+        self.0.grid.variables.iter().map(|variable| &*variable.name)
     }
 
     /// Whether there is an array of that name.
     pub fn has(&self, name: &str) -> bool {
-        self.grid.variable(name).is_some()
+        self.0.grid.variable(name).is_some()
+    }
+
+    /// The names of the groups in it.
+    pub fn group_names(&self) -> impl Iterator<Item = &str> {
+        self.0.groups.iter().map(|(name, _)| &**name)
+    }
+
+    /// The group of that name in it.
+    pub fn group(&self, name: &str) -> Option<ZarrGroup> {
+        let found = self.0.groups.iter().find(|(known, _)| known == name);
+        found.map(|(_, group)| ZarrGroup(group.clone()))
     }
 
     /// The array of that name; `NotFound` if there is none.
     pub fn array(&self, name: &str) -> Result<ZarrArray<'_>> {
-        match self.grid.variable(name) {
-            Some(variable) => ZarrArray::new(self, variable),
+        match self.0.grid.variable(name) {
+            Some(variable) => Ok(ZarrArray {
+                group: &self.0,
+                variable,
+            }),
             None => Err(Error::not_found(format!("there is no array {name:?}"))),
         }
     }
 
-    /// The group's `zarr.json`.
-    pub fn json(&self) -> Result<Vec<u8>> {
-        let arrays = self.grid.variables.iter().map(|variable| {
-            let array = ZarrArray::new(self, variable)?;
-            Ok((variable.name.clone(), array.document()))
-        });
-        let arrays: Map<String, Json> = arrays.collect::<Result<_>>()?;
-        let document = json!({
-            "zarr_format": 3,
-            "node_type": "group",
-            "attributes": attributes(&self.grid.attributes),
-            "consolidated_metadata": {"kind": "inline", "must_understand": false, "metadata": arrays},
-        });
-        Ok(document.to_string().into_bytes())
+    /// The group's `zarr.json`, with those of everything in it.
+    pub fn json(&self) -> Vec<u8> {
+        let mut all = Map::new();
+        consolidate(&self.0, "", &mut all);
+        let mut document = group_document(&self.0);
+        document["consolidated_metadata"] =
+            json!({"kind": "inline", "must_understand": false, "metadata": all});
+        document.to_string().into_bytes()
     }
+}
+
+impl From<FileGroup> for ZarrGroup {
+    fn from(group: FileGroup) -> ZarrGroup {
+        ZarrGroup(Arc::new(group))
+    }
+}
+
+/// Adds the documents of all arrays and groups in `group`, whose own path is `path`, by their paths.
+fn consolidate(group: &FileGroup, path: &str, out: &mut Map<String, Json>) {
+    for variable in &group.grid.variables {
+        let document = ZarrArray { group, variable }.document();
+        out.insert(format!("{path}{}", variable.name), document);
+    }
+    for (name, group) in &group.groups {
+        let path = format!("{path}{name}");
+        out.insert(path.clone(), group_document(group));
+        consolidate(group, &(path + "/"), out);
+    }
+}
+
+fn group_document(group: &FileGroup) -> Json {
+    json!({
+        "zarr_format": 3,
+        "node_type": "group",
+        "attributes": attributes(&group.grid.attributes),
+    })
 }
 
 /// An array of a group.
 pub struct ZarrArray<'g> {
-    group: &'g ZarrGroup,
+    group: &'g FileGroup,
     variable: &'g Variable,
-    chunks: Chunks,
 }
 
-impl<'g> ZarrArray<'g> {
-    fn new(group: &'g ZarrGroup, variable: &'g Variable) -> Result<ZarrArray<'g>> {
-        let chunks = Chunks::of_variable(variable, &group.grid.shape, &extents(group.view.schema())?)?;
-        Ok(ZarrArray {
-            group,
-            variable,
-            chunks,
-        })
-    }
-
+impl ZarrArray<'_> {
     /// The array's `zarr.json`.
     pub fn json(&self) -> Vec<u8> {
         self.document().to_string().into_bytes()
@@ -139,11 +161,8 @@ impl<'g> ZarrArray<'g> {
     fn document(&self) -> Json {
         let variable = self.variable;
         let (datatype, size) = (variable.datatype, variable.datatype.size());
-        let grid = &self.group.grid;
-        let axes = grid.axes().iter().enumerate();
-        let axes = axes.filter(|(axis, _)| variable.axis().is_none_or(|own| own == *axis));
-        let mut names: Vec<&str> = axes.map(|(_, axis)| &*axis.name).collect();
-        names.extend(variable.inner.iter().map(|(name, _)| &**name));
+        let dimensions = &self.group.grid.dimensions;
+        let names = variable.dimensions.iter().map(|number| &*dimensions[*number].0);
         let codec = match size {
             1 => json!({"name": "bytes"}),
             _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
@@ -156,26 +175,26 @@ impl<'g> ZarrArray<'g> {
         json!({
             "zarr_format": 3,
             "node_type": "array",
-            "shape": self.chunks.shape,
+            "shape": variable.chunks.shape,
             "data_type": data_type(datatype),
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": self.chunks.sides}},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": variable.chunks.sides}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": number(datatype, variable.fill.get(..size).unwrap_or(&zero)),
             "codecs": [codec],
-            "dimension_names": names,
+            "dimension_names": names.collect::<Vec<_>>(),
             "attributes": attributes,
         })
     }
 
     /// The number of chunks along each axis.
     pub fn counts(&self) -> Vec<u64> {
-        self.chunks.counts().collect()
+        self.variable.chunks.counts().collect()
     }
 
     /// The chunk of these numbers along the axes; `NotFound` if there is none. Reads decode the data.
     pub fn chunk(&self, numbers: &[u64]) -> Result<FileLayout> {
-        let view = &self.group.view;
-        let chunk = Chunk::open(view, self.variable, &self.chunks, numbers)?;
+        let view = self.group.view(self.variable);
+        let chunk = Chunk::open(view, self.variable, numbers)?;
         FileLayout::new(view.state(), vec![Box::new(chunk)])
     }
 }

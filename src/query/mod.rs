@@ -138,6 +138,11 @@ impl View {
         Ok(Some(ranges))
     }
 
+    /// The cells of this state in `subarray`, as in [`Selection::new`].
+    pub(crate) fn within(&self, subarray: Vec<DimRange>) -> View {
+        View::of(self.of.part(Some(subarray), None))
+    }
+
     /// [`Selection::check_complete`].
     pub(crate) fn check_complete(&self) -> Result<()> {
         self.of.check_complete()

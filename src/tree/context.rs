@@ -12,6 +12,7 @@ use crate::catalog::source::{ObjectKind, classify};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::export;
+use crate::export::dataset::Dataset;
 use crate::runtime::lock;
 use crate::storage::EntryType;
 use lru::LruCache;
@@ -21,6 +22,7 @@ use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Instant;
 
 /// Shared by all nodes of a tree.
 pub struct Context {
@@ -33,6 +35,8 @@ pub struct Context {
     pinned: Mutex<LruCache<PathBuf, Arc<Array>>>,
     /// The state in which the source, an array, is shown; None: as of now, or of the engine's time.
     pin: Option<Pin>,
+    /// The data sets of groups that were used last, and when each was known to be current.
+    pub datasets: Mutex<LruCache<PathBuf, (Instant, Arc<Dataset>)>>,
     /// Views in use.
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
@@ -43,6 +47,9 @@ pub struct Context {
 
 /// The most arrays that stay in memory because states of them were found by their pins.
 const MAX_PINNED: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// The most data sets that stay in memory.
+const MAX_DATASETS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// The directories from the root to a node, so that cycles of groups or links do not make an endless tree.
 #[derive(Clone, Default)]
@@ -89,6 +96,7 @@ impl Context {
             groups: Mutex::default(),
             pinned: Mutex::new(LruCache::new(MAX_PINNED)),
             pin,
+            datasets: Mutex::new(LruCache::new(MAX_DATASETS)),
             views: Arc::default(),
             show_at,
             exports,
@@ -109,7 +117,7 @@ impl Context {
     }
 
     /// The group at `path`, shared while in use.
-    fn group(&self, path: &Path) -> Arc<OpenGroup> {
+    pub fn group(&self, path: &Path) -> Arc<OpenGroup> {
         let make = || OpenGroup::new(self.engine.for_object(), path.to_path_buf());
         let is_good = |group: &OpenGroup| !group.engine().is_stale();
         shared_if(&self.groups, path.to_path_buf(), is_good, make)

@@ -74,6 +74,19 @@ pub trait Names: Send + Sync + 'static {
     /// The type of name `index`. None if only the node tells the type, or whether it is shown.
     fn kind(&self, index: usize) -> Option<NodeType>;
 
+    /// The node of another name, or of a name whose own node is not shown; None if there is none. Fails with
+    /// `NotFound` if there is a reason for that.
+    fn other(&self, from: &Self::From, name: &OsStr) -> Result<Option<Node>> {
+        let _ = (from, name);
+        Ok(None)
+    }
+
+    /// Those of the other names that listings show.
+    fn listed_others(&self, from: &Self::From) -> Vec<(&'static str, NodeType)> {
+        let _ = from;
+        Vec::new()
+    }
+
     /// What the directory shows.
     fn shows(&self) -> DirectoryKind {
         DirectoryKind::Other
@@ -128,12 +141,16 @@ impl<N: Names> NamedDirectory<N> {
 impl<N: Names> Directory for NamedDirectory<N> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let from = self.inner.from()?;
-        match name
+        let index = name
             .to_str()
-            .and_then(|name| self.indexes(&from).get(name).copied())
-        {
-            Some(index) => self.inner.node(&from, index),
-            None => Ok(None),
+            .and_then(|name| self.indexes(&from).get(name).copied());
+        let node = match index {
+            Some(index) => self.inner.node(&from, index)?,
+            None => None,
+        };
+        match node {
+            Some(node) => Ok(Some(node)),
+            None => self.inner.other(&from, name),
         }
     }
 
@@ -146,6 +163,11 @@ impl<N: Names> Directory for NamedDirectory<N> {
                 None => self.inner.node(&from, index)?.map(|node| node.node_type()),
             };
             entries.extend(kind.map(|kind| (name.into(), kind)));
+        }
+        for (name, kind) in self.inner.listed_others(&from) {
+            if entries.iter().all(|(known, _)| known != name) {
+                entries.push((name.into(), kind));
+            }
         }
         Ok(Arc::new(entries))
     }

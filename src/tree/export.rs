@@ -4,7 +4,7 @@ use super::node::{File, Node, NodeType, Stat};
 use super::permissions::Origin;
 use super::raster::RasterDirectory;
 use super::view::Shown;
-use super::zarr::ZarrGroupDirectory;
+use super::zarr::{Whose, ZarrGroupDirectory};
 use crate::error::{Error, Result};
 use crate::export::{Format, tiff, zarr};
 use crate::layout::{FileLayout, Stream};
@@ -18,7 +18,7 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
         (zarr::NAME, _) => (
             zarr::absent(&*shown.view()?),
-            Node::Directory(Arc::new(ZarrGroupDirectory(of))),
+            Node::Directory(Arc::new(ZarrGroupDirectory(Whose::View(of)))),
         ),
         (tiff::DIRECTORY, _) => (
             tiff::all_absent(&*shown.view()?),

@@ -1,13 +1,14 @@
 //! The directory of a group.
 
 use super::context::{Ancestors, Context};
+use super::dataset::ShownGroup;
 use super::directory::{NamedDirectory, Names, unreadable};
 use super::document::{Document, DocumentContent};
 use super::metadata::metadata;
 use super::node::{DirectoryKind, Freshness, Node, NodeType};
 use super::permissions::Origin;
 use crate::catalog::group::{Group, Members, OpenGroup, group_metadata, unregistered_member};
-use crate::catalog::source::GROUP_DIRECTORY;
+use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::describe::{self, render};
 use crate::error::{ErrorKind, Result};
 use crate::format::enums::ObjectType;
@@ -64,6 +65,28 @@ impl Names for GroupDirectory {
         (index < DOCUMENTS.len()).then_some(NodeType::File)
     }
 
+    /// Exports, and groups in the directory that never were members.
+    fn other(&self, members: &Members, name: &OsStr) -> Result<Option<Node>> {
+        if let Some(export) = self.shown().find(name)? {
+            return Ok(Some(export));
+        }
+        let (engine, Ok(known)) = (&self.context.engine, &members.group) else {
+            return Ok(None);
+        };
+        let mut places = members.places.iter().filter(|place| !place.registered);
+        let place = places.find(|place| name == names::encode(&place.name).as_str());
+        let place = place.filter(|place| !self.group.has_removed(known, &place.at));
+        match place.map(|place| (place, classify(engine, &place.at))) {
+            Some((place, Ok(ObjectKind::Group))) => self.context.child(&place.at, &self.above),
+            Some((_, Err(e))) if e.kind() != ErrorKind::NotFound => Err(e),
+            _ => Ok(None),
+        }
+    }
+
+    fn listed_others(&self, members: &Members) -> Vec<(&'static str, NodeType)> {
+        self.shown().listed(members)
+    }
+
     fn shows(&self) -> DirectoryKind {
         DirectoryKind::Group
     }
@@ -86,6 +109,13 @@ fn unregistered(context: &Context, group: &OpenGroup, members: &Group) -> Result
 }
 
 impl GroupDirectory {
+    fn shown(&self) -> ShownGroup {
+        ShownGroup {
+            context: self.context.clone(),
+            group: self.group.clone(),
+        }
+    }
+
     fn document(&self, name: &'static str, directory: &'static str) -> Document {
         Document {
             engine: self.group.engine().clone(),

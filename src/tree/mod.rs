@@ -6,6 +6,7 @@ mod column;
 mod commits;
 mod consolidated_metadata;
 mod context;
+mod dataset;
 mod directory;
 mod document;
 pub mod errors;

@@ -229,7 +229,7 @@ impl Node {
 
     /// Whether the node has to be looked up again, because names were exchanged in the source.
     pub fn is_stale(&self) -> bool {
-        self.origin().engine().is_some_and(|engine| engine.is_stale())
+        self.origin().is_stale()
     }
 
     /// Extended attributes, as in [`File::attributes`].

@@ -75,6 +75,8 @@ pub enum Origin {
     FragmentMetadata(Arc<Fragment>),
     /// The metadata of a fragment, and the files of one of its fields.
     Column(Arc<Fragment>, Column),
+    /// All of these, the first of which is of the object that the node belongs to.
+    Several(Vec<Origin>),
 }
 
 impl Origin {
@@ -93,7 +95,16 @@ impl Origin {
             Origin::Fragment(fragment) | Origin::FragmentMetadata(fragment) | Origin::Column(fragment, _) => {
                 fragment.engine()
             }
+            Origin::Several(origins) => return origins.first()?.engine(),
         })
+    }
+
+    /// Whether names were exchanged below an object that the node is made of.
+    pub fn is_stale(&self) -> bool {
+        match self {
+            Origin::Several(origins) => origins.iter().any(Origin::is_stale),
+            _ => self.engine().is_some_and(|engine| engine.is_stale()),
+        }
     }
 
     /// What the list of sources depends on: while it is the same, so are the sources.
@@ -112,6 +123,9 @@ impl Origin {
             | Origin::Cells(moment)
             | Origin::LabelledCells(moment)
             | Origin::DescribedCells(moment) => Basis::Listing(moment.array.listing()?),
+            Origin::Several(origins) => {
+                Basis::Several(origins.iter().map(Origin::basis).collect::<Result<_>>()?)
+            }
         })
     }
 
@@ -162,6 +176,9 @@ impl Origin {
             }
             Origin::FragmentMetadata(fragment) => sources.fragment(fragment)?,
             Origin::Column(fragment, column) => sources.fragment(fragment)?.files(column.files()?),
+            Origin::Several(origins) => origins
+                .iter()
+                .try_fold(sources, |sources, origin| origin.sources(sources))?,
         })
     }
 }
@@ -174,6 +191,8 @@ pub enum Basis {
     Listing(Arc<ArrayListing>),
     /// The members of a group.
     Members(Arc<Members>),
+    /// All of these.
+    Several(Vec<Basis>),
 }
 
 impl Basis {
@@ -183,6 +202,9 @@ impl Basis {
             (Basis::Fixed, Basis::Fixed) => true,
             (Basis::Listing(one), Basis::Listing(other)) => Arc::ptr_eq(one, other),
             (Basis::Members(one), Basis::Members(other)) => Arc::ptr_eq(one, other),
+            (Basis::Several(one), Basis::Several(other)) => {
+                one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is(other))
+            }
             _ => false,
         }
     }

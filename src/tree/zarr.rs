@@ -1,10 +1,11 @@
-//! `array.zarr/`: a dense view as a Zarr group. Chunks have computed names, one directory per dimension.
+//! `array.zarr/` and `dataset.zarr/`: Zarr groups. Chunks have computed names, one directory per dimension.
 
+use super::dataset::{Exported as OfGroup, GroupFile, ShownGroup};
 use super::document::{Document, DocumentContent};
 use super::export::{ExportFile, Exported};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
-use super::view::{Shown, of_view};
+use super::view::Shown;
 use crate::error::Result;
 use crate::export::zarr::{NAME, ZarrGroup};
 use std::borrow::Cow;
@@ -14,32 +15,154 @@ use std::sync::Arc;
 /// The metadata documents of the group and its arrays.
 const DOCUMENT: &str = "zarr.json";
 
-/// The directory of an array's chunks.
+/// The directory of an array's chunks, or the only chunk of a scalar.
 const CHUNKS: &str = "c";
 
-/// `array.zarr/`.
-pub struct ZarrGroupDirectory(pub Shown);
+/// What a Zarr group shows.
+#[derive(Clone)]
+pub enum Whose {
+    /// An array.
+    View(Shown),
+    /// The data set of a group, or the group at this path in it.
+    Group(ShownGroup, Vec<String>),
+}
+
+impl Whose {
+    /// The current group.
+    fn group(&self) -> Result<ZarrGroup> {
+        match self {
+            Whose::View(shown) => shown.placed(ZarrGroup::of(shown.view()?)),
+            Whose::Group(shown, path) => shown.zarr(path),
+        }
+    }
+
+    /// The group `name` in it.
+    fn inner(&self, name: &str) -> Option<Whose> {
+        match self {
+            Whose::View(_) => None,
+            Whose::Group(shown, path) => {
+                let path = path.iter().cloned().chain([name.to_owned()]);
+                Some(Whose::Group(shown.clone(), path.collect()))
+            }
+        }
+    }
+
+    fn placed<T>(&self, result: Result<T>) -> Result<T> {
+        match self {
+            Whose::View(shown) => shown.placed(result),
+            Whose::Group(shown, _) => shown.placed(result),
+        }
+    }
+
+    fn mtime(&self) -> u64 {
+        match self {
+            Whose::View(shown) => shown.mtime(),
+            Whose::Group(shown, _) => shown.mtime(),
+        }
+    }
+
+    fn origin(&self) -> Origin {
+        match self {
+            Whose::View(shown) => Origin::Cells(shown.moment.clone()),
+            Whose::Group(shown, _) => shown.origin(),
+        }
+    }
+
+    /// A hash of the state shown; None if it is unknown.
+    fn state(&self) -> Option<u64> {
+        match self {
+            Whose::View(shown) => Some(shown.view().ok()?.state()),
+            Whose::Group(shown, _) => Some(shown.dataset().ok()?.state()),
+        }
+    }
+
+    /// The `zarr.json` with the text `text`, of the array `of`, or of the group if that is empty.
+    fn document<F>(&self, of: &str, text: F) -> Node
+    where
+        F: Fn(&ZarrGroup) -> Result<Vec<u8>> + Send + Sync + 'static,
+    {
+        let (engine, directory, origin) = match self {
+            Whose::View(shown) => {
+                let array = &shown.moment.array;
+                let origin = Origin::DescribedCells(shown.moment.clone());
+                (array.engine.clone(), array.path.join(NAME), origin)
+            }
+            Whose::Group(shown, path) => {
+                let directory = shown.group.path().join("dataset.zarr");
+                let directory = path.iter().fold(directory, |path, name| path.join(name));
+                (shown.group.engine().clone(), directory, shown.origin())
+            }
+        };
+        let document = Document {
+            engine,
+            of: directory.join(of),
+            name: DOCUMENT,
+            mtime: self.mtime(),
+            freshness: Freshness::Listing,
+            origin,
+        };
+        let (of_state, made) = (self.clone(), self.clone());
+        document.node(
+            move || of_state.state(),
+            move || {
+                let group = made.group()?;
+                made.placed(text(&group)).map(DocumentContent::text)
+            },
+        )
+    }
+
+    /// A chunk of an array.
+    fn chunk(&self, array: String, numbers: Vec<u64>) -> Node {
+        match self {
+            Whose::View(shown) => ExportFile::node(shown, Exported::Chunk(array, numbers)),
+            Whose::Group(shown, path) => {
+                GroupFile::node(shown.clone(), OfGroup::Chunk(path.clone(), array, numbers))
+            }
+        }
+    }
+}
+
+/// The methods of [`Directory`] that depend only on the [`Whose`].
+macro_rules! of_whose {
+    ($self:ident => $whose:expr) => {
+        fn mtime(&$self) -> u64 {
+            $whose.mtime()
+        }
+
+        fn origin(&$self) -> Origin {
+            $whose.origin()
+        }
+    };
+}
+
+/// `array.zarr/`, `dataset.zarr/`, and the groups in it.
+pub struct ZarrGroupDirectory(pub Whose);
 
 impl Directory for ZarrGroupDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         if name == DOCUMENT {
-            return Ok(Some(document(&self.0, "", |group| group.json())));
+            return Ok(Some(self.0.document("", |group| Ok(group.json()))));
         }
-        let group = group(&self.0)?;
-        let found = name.to_str().filter(|name| group.has(name));
-        Ok(found.map(|known| {
+        let group = self.0.group()?;
+        let Some(name) = name.to_str() else {
+            return Ok(None);
+        };
+        if group.has(name) {
             let array = ZarrArrayDirectory {
-                shown: self.0.clone(),
-                name: known.to_owned(),
+                whose: self.0.clone(),
+                name: name.to_owned(),
             };
-            Node::Directory(Arc::new(array))
-        }))
+            return Ok(Some(Node::Directory(Arc::new(array))));
+        }
+        let inner = group.group(name).and_then(|_| self.0.inner(name));
+        Ok(inner.map(|whose| Node::Directory(Arc::new(ZarrGroupDirectory(whose)))))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let group = group(&self.0)?;
+        let group = self.0.group()?;
         let names = group
             .names()
+            .chain(group.group_names())
             .map(|name| (OsString::from(name), NodeType::Directory));
         let document = (OsString::from(DOCUMENT), NodeType::File);
         Ok(Arc::new(
@@ -47,51 +170,22 @@ impl Directory for ZarrGroupDirectory {
         ))
     }
 
-    of_view!(self => self.0);
-}
-
-/// The current group.
-fn group(shown: &Shown) -> Result<ZarrGroup> {
-    shown.placed(ZarrGroup::of(shown.view()?))
-}
-
-/// The `zarr.json` with the text `text`, of the array `of`, or of the group if that is empty.
-fn document<F>(shown: &Shown, of: &str, text: F) -> Node
-where
-    F: Fn(&ZarrGroup) -> Result<Vec<u8>> + Send + Sync + 'static,
-{
-    let array = &shown.moment.array;
-    let document = Document {
-        engine: array.engine.clone(),
-        of: array.path.join(NAME).join(of),
-        name: DOCUMENT,
-        mtime: shown.mtime(),
-        freshness: Freshness::Listing,
-        origin: Origin::DescribedCells(shown.moment.clone()),
-    };
-    let (of_state, made) = (shown.clone(), shown.clone());
-    document.node(
-        move || of_state.view().ok().map(|view| view.state()),
-        move || {
-            let group = group(&made)?;
-            made.placed(text(&group)).map(DocumentContent::text)
-        },
-    )
+    of_whose!(self => self.0);
 }
 
 /// An array of the group.
 #[derive(Clone)]
 struct ZarrArrayDirectory {
-    shown: Shown,
+    whose: Whose,
     name: String,
 }
 
 impl ZarrArrayDirectory {
     /// The number of chunks along each axis.
     fn counts(&self) -> Result<Vec<u64>> {
-        let group = group(&self.shown)?;
+        let group = self.whose.group()?;
         let counts = group.array(&self.name).map(|array| array.counts());
-        self.shown.placed(counts)
+        self.whose.placed(counts)
     }
 }
 
@@ -100,25 +194,33 @@ impl Directory for ZarrArrayDirectory {
         if name == DOCUMENT {
             let array = self.name.clone();
             let text = move |group: &ZarrGroup| Ok(group.array(&array)?.json());
-            return Ok(Some(document(&self.shown, &self.name, text)));
+            return Ok(Some(self.whose.document(&self.name, text)));
         }
-        Ok((name == CHUNKS).then(|| {
-            let chunks = ChunksDirectory {
-                array: self.clone(),
-                numbers: Vec::new(),
-            };
-            Node::Directory(Arc::new(chunks))
-        }))
+        if name != CHUNKS {
+            return Ok(None);
+        }
+        if self.counts()?.is_empty() {
+            return Ok(Some(self.whose.chunk(self.name.clone(), Vec::new())));
+        }
+        let chunks = ChunksDirectory {
+            array: self.clone(),
+            numbers: Vec::new(),
+        };
+        Ok(Some(Node::Directory(Arc::new(chunks))))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
+        let chunks = match self.counts()?.is_empty() {
+            true => NodeType::File,
+            false => NodeType::Directory,
+        };
         Ok(super::directory::fixed_listing(&[
             (DOCUMENT, NodeType::File),
-            (CHUNKS, NodeType::Directory),
+            (CHUNKS, chunks),
         ]))
     }
 
-    of_view!(self => self.shown);
+    of_whose!(self => self.whose);
 }
 
 /// The chunks of an array with these leading grid coordinates.
@@ -145,7 +247,7 @@ impl Directory for ChunksDirectory {
         Ok(Some(if numbers.len() < counts.len() {
             Node::Directory(Arc::new(ChunksDirectory { array, numbers }))
         } else {
-            ExportFile::node(&self.array.shown, Exported::Chunk(array.name, numbers))
+            self.array.whose.chunk(array.name, numbers)
         }))
     }
 
@@ -158,7 +260,7 @@ impl Directory for ChunksDirectory {
         }))
     }
 
-    of_view!(self => self.array.shown);
+    of_whose!(self => self.array.whose);
 }
 
 /// The names `0` to `count - 1`.

@@ -1,13 +1,16 @@
-"""Attributes of variables in metadata, as TileDB-CF writes them: in array.nc, array.zarr and table.parquet, through a mount, against the NetCDF file
-that was ingested.
+"""What TileDB-CF writes, through a mount, against the NetCDF file that was ingested: attributes of variables in array.nc, array.zarr and table.parquet;
+groups as dataset.nc and dataset.zarr. TILEDBFS_WRITERS is a Python with TileDB-CF; without it no group of its own is looked at.
 
     python3 datasets.py
 
 The last line is `N passed, N failed`.
 """
 
+import contextlib
+import doctest
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -302,6 +305,162 @@ def damaged(checks, folder, point):
     checks.equal("damaged metadata: table.parquet", pyarrow.parquet.read_table(data / "table.parquet").num_rows, 168)
 
 
+def write_tree(path):
+    """A NetCDF file of everything that TileDB-CF knows: scalars, text, a variable called like a dimension, groups in groups."""
+    with netCDF4.Dataset(path, "w") as file:
+        file.setncatts({"title": "größe", "version": 3})
+        for name, length in (("time", None), ("y", 6), ("x", 7)):
+            file.createDimension(name, length)
+        time = file.createVariable("time", "i4", ("time",))
+        time.setncatts({"units": "days since 2000-01-01", "calendar": "noleap"})
+        time[:] = DAYS
+        file.createVariable("y", "f8", ("y",))[:] = np.arange(6) * 2.5
+        temp = file.createVariable("temp", "i2", ("time", "y", "x"), fill_value=FILL)
+        temp.setncatts({"scale_factor": 0.01, "units": "K"})
+        temp.set_auto_maskandscale(False)
+        values = np.arange(len(DAYS) * 42).reshape(len(DAYS), 6, 7).astype("i2")
+        values[1, 2, 3] = FILL
+        temp[:] = values
+        rain = file.createVariable("rain", "f4", ("time", "y", "x"))
+        rain[:] = values / 3
+        file.createVariable("letter", "S1", ("y",))[:] = np.array(list("abcdef"), "S1")
+        crs = file.createVariable("crs", "i4", ())
+        crs.grid_mapping_name, crs[...] = "latitude_longitude", 7
+        file.createVariable("height.of", "f4", ())[...] = 1.5
+        group = file.createGroup("model")
+        group.comment = "inside"
+        group.createDimension("z", 3)
+        group.createVariable("wind", "f4", ("time", "z"))[:] = np.arange(len(DAYS) * 3).reshape(len(DAYS), 3)
+        group.createVariable("z", "i4", ("z",))[:] = [5, 6, 7]
+        deep = group.createGroup("deep")
+        deep.createVariable("q", "f8", ("z",))[:] = [0.5, 1.5, 2.5]
+
+
+def tree_of(opened):
+    """Groups by path: variables with dimensions, values and attributes, and the group's own attributes."""
+    def plain_variable(variable):
+        values = np.asarray(variable.values)
+        kept = {key: value for key, value in plain(variable.attrs).items()}
+        return tuple(variable.dims), values.tolist() if values.dtype.kind not in "fM" else values.astype(str).tolist(), kept
+    found = {}
+    for node in opened.subtree:
+        dataset = node.to_dataset(inherit=False)
+        attributes = {key: value for key, value in plain(dataset.attrs).items() if key not in ("history", "Conventions")}
+        found[node.path] = {name: plain_variable(variable) for name, variable in dataset.variables.items()}, attributes
+    return found
+
+
+def without_text(tree):
+    """What Zarr has: no text."""
+    return {path: ({name: one for name, one in variables.items() if name != "letter"}, attributes) for path, (variables, attributes) in tree.items()}
+
+
+def trees(checks, source, folder, point):
+    """The data sets of groups that TileDB-CF wrote, against the file."""
+    for name in ("ocean", "single"):
+        group = point / name
+        checks.equal(f"{name}: listed", {"dataset.json", "dataset.nc", "dataset.zarr"} <= set(os.listdir(group)), True)
+        (group / "dataset.nc").stat()
+        said = json.loads((group / "dataset.json").read_text())
+        for path in group.glob("dataset.zarr/**/zarr.json"):
+            json.loads(path.read_text())
+    checks.equal("chunks decoded for lengths and descriptions of data sets", stats(point)["chunks_decoded"], 0)
+    for name in ("ocean", "single"):
+        group = point / name
+        said = json.loads((group / "dataset.json").read_text())
+        checks.equal(f"{name}: kind and dimensions", (said["kind"], said["dimensions"]), ("cf", {"time": len(DAYS), "y": 6, "x": 7}))
+        checks.equal(f"{name}: variables", sorted(one["name"] for one in said["variables"]), ["crs", "height.of", "letter", "rain", "temp", "time", "y"])
+        checks.equal(f"{name}: what is left out", [(one["what"].split("/")[-1], "dataset.zarr" in one["reason"]) for one in said["left_out"]], [("letter", True)])
+        checks.equal(f"{name}: groups", sorted(said["groups"]["model"]["dimensions"].items()), [("time", len(DAYS)), ("z", 3)])
+        checks.equal(f"{name}: a group that is no member", (group / "model/deep/group.json").exists(), True)
+        for decode in (True, False):
+            with xarray.open_datatree(source, decode_cf=decode) as opened:
+                want = tree_of(opened)
+            for reader, path in (("netcdf4", "dataset.nc"), ("h5netcdf", "dataset.nc"), ("zarr", "dataset.zarr")):
+                with xarray.open_datatree(group / path, engine=reader, decode_cf=decode) as opened:
+                    got = tree_of(opened)
+                wanted = without_text(want) if reader == "zarr" else want
+                checks.equal(f"{name}: groups by {reader}, {decode}", sorted(got), sorted(wanted))
+                for path in wanted:
+                    checks.equal(f"{name}{path}: attributes by {reader}", got[path][1], wanted[path][1])
+                    for variable in wanted[path][0]:
+                        checks.equal(f"{name}{path}: {variable} by {reader}, {'decoded' if decode else 'raw'}", got[path][0].get(variable), wanted[path][0][variable])
+                    checks.equal(f"{name}{path}: variables by {reader}", sorted(got[path][0]), sorted(wanted[path][0]))
+        done = subprocess.run(["ncdump", "-h", group / "dataset.nc"], capture_output=True, text=True, timeout=60)
+        checks.equal(f"{name}: ncdump", [line in done.stdout for line in ("temp:_FillValue = -999s ;", "group: model {", "char letter(y) ;", "int crs ;")], [True] * 4)
+    work = Path(folder).parent / "documented"
+    (work / "mnt").mkdir(parents=True)
+    (work / "mnt/ocean").symlink_to(point / "ocean")
+    with contextlib.chdir(work):
+        lines = doctest.testfile(str(ROOT / "docs/datasets.md"), module_relative=False, encoding="utf-8")
+    checks.equal("docs/datasets.md: lines that fail", (lines.failed, lines.attempted > 5), (0, True))
+    group = point / "xarray"
+    with xarray.open_zarr(group / "dataset.zarr") as got, xarray.open_dataset(source) as want:
+        same(checks, "from_xarray: rain", got["rain"].values, want["rain"].values)
+        checks.equal("from_xarray: variables", sorted(got.variables), ["rain", "time", "y"])
+
+
+def write_joined(folder):
+    """Groups that no program wrote so: lengths that differ, members that do not fit, names that clash, unwritten parts."""
+    def array(path, dims, names, write, sparse=False, dtype=np.int32, attributes=None):
+        domain = tiledb.Domain(*[tiledb.Dim(name, domain=ends, tile=4, dtype=np.int32) for name, ends in dims])
+        attributes = attributes or [tiledb.Attr(name, dtype=dtype, fill=-1) for name in names]
+        tiledb.Array.create(path, tiledb.ArraySchema(domain, attributes, sparse=sparse))
+        if write:
+            with tiledb.open(path, "w") as opened:
+                opened[tuple(slice(0, length) for length in write)] = {
+                    one.name: np.arange(np.prod(write), dtype=one.dtype).reshape(write) for one in attributes}
+    group = f"{folder}/joined"
+    tiledb.Group.create(group)
+    line = [("x", (0, 19))]
+    array(f"{group}/long", line, ["v"], [12])
+    array(f"{group}/short", line, ["v"], [9])
+    array(f"{group}/array7", line, ["a.data"], [10])
+    array(f"{group}/clash", line, ["a", "b"], [10])
+    array(f"{group}/fixed", [("y", (0, 4))], ["v"], [3])
+    array(f"{group}/other", [("y", (0, 7))], ["v"], [5])
+    array(f"{group}/gone", line, ["v"], None)
+    array(f"{group}/from1", [("x", (1, 8))], ["v"], None)
+    array(f"{group}/cells", line, [], None, sparse=True, attributes=[tiledb.Attr("v", dtype=np.int32)])
+    array(f"{group}/text", line, [], None, attributes=[tiledb.Attr("t", dtype=str), tiledb.Attr("u", dtype=np.uint8, fill=9)])
+    with tiledb.open(f"{group}/text", "w") as opened:
+        opened[0:10] = {"t": np.array(["a"] * 10, dtype=object), "u": np.arange(10, dtype=np.uint8)}
+    with tiledb.Group(group, "w") as opened:
+        for name in ("long", "short", "array7", "clash", "fixed", "other", "from1", "cells", "text", "gone"):
+            opened.add(f"{group}/{name}", name=name)
+        opened.meta["__tiledb_array_fixed_dimensions.fixed"] = "y"
+        opened.meta["__tiledb_array_fixed_dimensions.other"] = 5
+        opened.meta["title"] = "joined"
+    shutil.rmtree(f"{group}/gone")
+    empty = f"{folder}/nothing"
+    tiledb.Group.create(empty)
+    with tiledb.Group(empty, "w") as opened:
+        opened.meta["title"] = "nothing"
+
+
+def joined(checks, point):
+    """Lengths, names and what is left out."""
+    group = point / "joined"
+    said = json.loads((group / "dataset.json").read_text())
+    checks.equal("joined: dimensions", said["dimensions"], {"x": 9, "y": 5})
+    shown = {(one["array"], one["attribute"], one["name"]) for one in said["variables"]}
+    # Of the two variables called `a`, that of the earlier member is shown; libtiledb orders members as it likes.
+    first = ("array7", "a.data", "a") if ("array7", "a.data", "a") in shown else ("clash", "a", "a")
+    checks.equal("joined: variables", shown, {("long", "v", "long"), ("short", "v", "short"), first, ("clash", "b", "b"), ("other", "v", "other"),
+                                              ("fixed", "v", "fixed"), ("text", "u", "u")})
+    reasons = {one["what"]: one["reason"] for one in said["left_out"]}
+    checks.equal("joined: left out", sorted(reasons), sorted(["__tiledb_array_fixed_dimensions.other", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text/t"]))
+    with xarray.open_zarr(group / "dataset.zarr", decode_cf=False) as zarred, xarray.open_dataset(group / "dataset.nc", decode_cf=False) as opened:
+        for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9)))):
+            checks.equal(f"joined: {name}", (zarred[name].values.tolist(), opened[name].values.tolist()), (want, want))
+        checks.equal("joined: fills", (zarred["long"].attrs["_FillValue"], int(opened["u"].attrs["_FillValue"])), (-1, 9))
+        checks.equal("joined: title", (zarred.attrs, dict(opened.attrs)), ({"title": "joined"}, {"title": "joined"}))
+    nothing = point / "nothing"
+    checks.equal("nothing: listed", sorted(os.listdir(nothing)), ["group.json", "metadata.json"])
+    checks.equal("nothing: exists", ((nothing / "dataset.nc").exists(), (nothing / "dataset.zarr").exists()), (False, False))
+    checks.equal("nothing: dataset.json", json.loads((nothing / "dataset.json").read_text())["variables"], [])
+
+
 def main():
     """Writes the arrays and compares."""
     checks = Checks()
@@ -319,6 +478,21 @@ def main():
             unread(checks, point)
             compare(checks, source, point)
             checks.equal("errors of the mount", errors(point), [])
+        joining = f"{folder}/joining"
+        os.mkdir(joining)
+        write_joined(joining)
+        with mounted(joining) as point:
+            joined(checks, point)
+            checks.equal("errors of the mount", errors(point), [])
+        writers = os.environ.get("TILEDBFS_WRITERS")
+        if writers:
+            groups = f"{folder}/groups"
+            os.mkdir(groups)
+            write_tree(f"{folder}/tree.nc")
+            subprocess.run([writers, Path(__file__).with_name("write_cf.py"), f"{folder}/tree.nc", groups], check=True, timeout=60)
+            with mounted(groups) as point:
+                trees(checks, f"{folder}/tree.nc", groups, point)
+                checks.equal("errors of the mount", errors(point), [])
         # Written by TileDB-CF itself.
         real = ROOT / "target/real/arrays/packages/cf/xr"
         if real.exists():

@@ -2,7 +2,6 @@
 
 use super::{Attributes, Naming, Value, Variable};
 use crate::error::{Error, Result};
-use crate::export::metadata::Metadata;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Field;
 use crate::names;
@@ -92,10 +91,10 @@ pub(super) fn meaning(datatype: Datatype, label: &[u8]) -> String {
     word
 }
 
-/// The attributes of the array in a grid.
-pub(super) fn of_array(metadata: &Metadata, naming: Naming) -> Attributes {
-    let keys = metadata.array.iter().map(|(key, _)| &**key);
-    let values = metadata.array.iter().map(|(_, value)| value.clone());
+/// The attributes of a grid from the pairs of its array or group.
+pub(in crate::export) fn of_pairs(pairs: &[(Vec<u8>, Value)], naming: Naming) -> Attributes {
+    let keys = pairs.iter().map(|(key, _)| &**key);
+    let values = pairs.iter().map(|(_, value)| value.clone());
     named(keys, naming).into_iter().zip(values).collect()
 }
 

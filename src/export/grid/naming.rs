@@ -17,7 +17,7 @@ pub enum Naming {
 
 impl Naming {
     /// The format's name for `name`, a path component.
-    pub(super) fn name(self, name: String) -> String {
+    pub(in crate::export) fn name(self, name: String) -> String {
         match self {
             Naming::Zarr if name == "zarr.json" => "%7Aarr.json".to_owned(),
             Naming::Zarr => name,

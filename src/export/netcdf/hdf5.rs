@@ -80,9 +80,10 @@ impl Messages {
         self.message(6, &body);
     }
 
-    /// Adds the messages of a data set of this shape, type and layout: see [`contiguous`] and [`chunked`].
+    /// Adds the messages of a data set of this shape (empty: a scalar), type and layout: see [`contiguous`]
+    /// and [`chunked`].
     pub(super) fn dataset(&mut self, shape: &[u64], datatype: &[u8], layout: &[u8]) {
-        self.message(1, &dataspace(Some(shape)));
+        self.message(1, &dataspace(Some(shape).filter(|shape| !shape.is_empty())));
         self.message(3, datatype);
         // Late allocation, fill values are written if set, no fill value is set.
         self.message(5, &[3, 0x0A]);

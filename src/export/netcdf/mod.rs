@@ -17,8 +17,10 @@ mod lookup3;
 mod tests;
 
 use super::chunks::{Chunk, Chunks, extents};
-use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
+use super::file_group::FileGroup;
+use super::grid::{self, Grid, Naming, Value, Variable};
 use crate::bytes::{Bytes, Keep, Output};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::fragment::column::Content;
@@ -29,9 +31,13 @@ use crate::runtime::lock;
 use btree::Index;
 use hdf5::{Messages, UNDEFINED_ADDRESS};
 use lru::LruCache;
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+
+/// The attribute that names the conventions of a file's attributes.
+const CONVENTIONS: (&str, &str) = ("Conventions", "CF-1.12");
 
 /// The most axes of a data set in libhdf5.
 const MAX_RANK: usize = 32;
@@ -118,15 +124,27 @@ fn too_large(view: &View, shape: &[u64]) -> Result<Option<String>> {
 /// The file of a view for which [`absent`] returns None. Its length follows from metadata; reads decode the
 /// data.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
-    let grid = Grid::of(view, Naming::NetCdf)?;
     let array = view.array();
-    let engine = &array.engine;
-    let object = engine.number(&("array.nc", &array.path, view.state()));
-    let storages = storages(&grid, &extents(view.schema())?)?;
+    let object = array.engine.number(&("array.nc", &array.path, view.state()));
+    let group = Arc::new(FileGroup::of_view(view.clone(), Naming::NetCdf)?);
+    file(&array.engine, object, view.state(), &group, Some(CONVENTIONS))
+}
+
+/// The file of a group and all in it. `object` is the cache's number for its header, and `version` the state
+/// of the file. `conventions` is an attribute that it has unless the group's own differs.
+pub(super) fn file(
+    engine: &Engine,
+    object: u64,
+    version: u64,
+    group: &Arc<FileGroup>,
+    conventions: Option<(&str, &str)>,
+) -> Result<FileLayout> {
+    let sections = Section::all(group);
+    let storages = storages(&sections)?;
     let header = engine
         .cache
         .derive(CacheKey::of(object), 8192, Keep::Staying, || {
-            header(&grid, &storages, env!("CARGO_PKG_VERSION"))
+            header(&sections, &storages, conventions, env!("CARGO_PKG_VERSION"))
         })?;
     let places = Places::new(&storages, header.len())?;
     let mut end = header.len();
@@ -144,31 +162,35 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
             );
         }
     }
-    for (index, (storage, start)) in storages.into_iter().zip(&places.data).enumerate() {
-        let (view, grid, len) = (view.clone(), grid.clone(), storage.bytes);
+    let variables = sections.iter().flat_map(|section| {
+        let numbers = 0..section.group.grid.variables.len();
+        numbers.map(|number| (section.group.clone(), number))
+    });
+    for (((group, index), storage), start) in variables.zip(storages).zip(&places.data) {
+        let len = storage.bytes;
         match storage.chunked {
             // Opened by the first read: most readers want few variables.
             None => put(
                 *start,
                 Box::new(CellBytes::opened_by(len, Content::Data, move || {
-                    grid.variables[index].open(&view)
+                    let variable = &group.grid.variables[index];
+                    variable.open(group.view(variable))
                 })),
             ),
             Some(chunked) => put(
                 *start,
                 Box::new(InChunks {
-                    view,
-                    grid,
+                    group,
                     index,
                     len,
-                    chunked,
+                    size: chunked.size.into(),
                     open: Mutex::new(LruCache::new(MAX_OPEN)),
                 }),
             ),
         }
     }
     put(places.end, Box::<Vec<u8>>::default());
-    FileLayout::new(view.state(), parts)
+    FileLayout::new(version, parts)
 }
 
 fn too_long() -> Error {
@@ -218,23 +240,87 @@ impl Storage {
     }
 }
 
-/// How the variables of a grid are stored, over tiles of these extents.
-fn storages(grid: &Grid, extents: &[u64]) -> Result<Vec<Storage>> {
-    let variables = grid.variables.iter().map(|variable| {
-        let chunks = Chunks::of_variable(variable, &grid.shape, extents)?;
-        Storage::of(chunks, variable.datatype.size() as u64).ok_or_else(too_long)
+/// How the variables of all groups are stored.
+fn storages(sections: &[Section]) -> Result<Vec<Storage>> {
+    let variables = sections.iter().flat_map(|section| &section.group.grid.variables);
+    let storages = variables.map(|variable| {
+        let size = variable.datatype.size() as u64;
+        Storage::of(variable.chunks.clone(), size).ok_or_else(too_long)
     });
-    variables.collect()
+    storages.collect()
 }
 
-/// Names and lengths of the dimensions by number: those with coordinates, then those within cells.
-fn dimensions(grid: &Grid) -> Vec<(&str, u64)> {
-    let variables = grid.variables.iter();
-    let axes = variables.clone().zip(&grid.shape);
-    let inner = variables.filter_map(|variable| variable.inner.as_ref());
-    axes.map(|(axis, len)| (&*axis.name, *len))
-        .chain(inner.map(|(name, len)| (&**name, *len)))
-        .collect()
+/// A group of the file. Its objects are its own header, its dimensions without coordinates, and its
+/// variables.
+struct Section {
+    group: Arc<FileGroup>,
+    /// The groups in it by name, as indexes of all groups.
+    groups: Vec<(String, usize)>,
+    /// The number of its first object among those of all groups.
+    first_object: usize,
+    /// The number of its first dimension among those of all groups.
+    first_dimension: usize,
+    /// Its dimensions without coordinates.
+    bare: Vec<usize>,
+    /// The place of each dimension among its objects.
+    scales: Vec<usize>,
+}
+
+impl Section {
+    /// The sections of a group and of all groups in it; a group comes before those in it.
+    fn all(root: &Arc<FileGroup>) -> Vec<Section> {
+        let mut all = Vec::new();
+        Section::add(root, &mut all);
+        let (mut first_object, mut first_dimension) = (0, 0);
+        for section in &mut all {
+            (section.first_object, section.first_dimension) = (first_object, first_dimension);
+            first_object += section.objects();
+            first_dimension += section.group.grid.dimensions.len();
+        }
+        all
+    }
+
+    fn add(group: &Arc<FileGroup>, all: &mut Vec<Section>) -> usize {
+        let (grid, number) = (&group.grid, all.len());
+        let mut scales: Vec<Option<usize>> = vec![None; grid.dimensions.len()];
+        for (place, variable) in grid.variables.iter().enumerate() {
+            if let Some(dimension) = scale_of(grid, variable) {
+                scales[dimension] = Some(place);
+            }
+        }
+        let bare = (0..scales.len()).filter(|dimension| scales[*dimension].is_none());
+        let bare: Vec<usize> = bare.collect();
+        let mut next_bare = 1..;
+        let scales = scales.into_iter().map(|variable| match variable {
+            Some(place) => 1 + bare.len() + place,
+            None => next_bare.next().expect("there is a next number"),
+        });
+        all.push(Section {
+            scales: scales.collect(),
+            group: group.clone(),
+            groups: Vec::new(),
+            first_object: 0,
+            first_dimension: 0,
+            bare,
+        });
+        for (name, inner) in &group.groups {
+            let inner = Section::add(inner, all);
+            all[number].groups.push((name.clone(), inner));
+        }
+        number
+    }
+
+    fn objects(&self) -> usize {
+        1 + self.bare.len() + self.group.grid.variables.len()
+    }
+}
+
+/// The dimension whose coordinates the variable is: the only one, of the same name.
+fn scale_of(grid: &Grid, variable: &Variable) -> Option<usize> {
+    match variable.dimensions.as_slice() {
+        [only] if grid.dimensions[*only].0 == variable.name => Some(*only),
+        _ => None,
+    }
 }
 
 /// Addresses behind the object headers and the global heap.
@@ -273,20 +359,22 @@ impl Places {
 
 /// What object headers refer to.
 struct Addresses {
-    /// The object headers: dimensions without coordinates, then variables.
+    /// The object headers of all groups.
     objects: Vec<u64>,
     heap: u64,
     places: Places,
 }
 
 /// The file up to the end of the global heap; `version` is the program's.
-fn header(grid: &Grid, storages: &[Storage], version: &str) -> Result<Vec<u8>> {
-    let dimensions = dimensions(grid);
-    let axes = grid.shape.len();
-    let inner = dimensions.len() - axes;
+fn header(
+    sections: &[Section],
+    storages: &[Storage],
+    conventions: Option<(&str, &str)>,
+    version: &str,
+) -> Result<Vec<u8>> {
     // Lengths do not depend on addresses, so all addresses are 0 in a first pass that computes lengths.
     let none = Addresses {
-        objects: vec![0; inner + grid.variables.len()],
+        objects: vec![0; sections.iter().map(Section::objects).sum()],
         heap: 0,
         places: Places {
             indexes: vec![0; storages.len()],
@@ -296,88 +384,111 @@ fn header(grid: &Grid, storages: &[Storage], version: &str) -> Result<Vec<u8>> {
     };
     let mut heap = hdf5::SUPERBLOCK_SIZE;
     let mut starts = Vec::new();
-    for object in objects(grid, storages, version, &dimensions, &none) {
+    for object in objects(sections, storages, conventions, version, &none) {
         starts.push(heap);
         heap = (heap + object.len() as u64).next_multiple_of(8);
     }
-    let end = heap + hdf5::heap_size(dimensions.len() as u64);
+    let dimensions = sections.iter().map(|section| section.scales.len()).sum::<usize>();
+    let end = heap + hdf5::heap_size(dimensions as u64);
     let addresses = Addresses {
-        // The root's header is always right behind the superblock.
-        objects: starts.split_off(1),
+        objects: starts,
         heap,
         places: Places::new(storages, end)?,
     };
     let mut out = hdf5::superblock(addresses.places.end);
-    for object in objects(grid, storages, version, &dimensions, &addresses) {
+    for object in objects(sections, storages, conventions, version, &addresses) {
         out.extend_from_slice(&object);
         out.resize(out.len().next_multiple_of(8), 0);
     }
-    let (inner, variables) = addresses.objects.split_at(inner);
-    let axes = &variables[..axes];
-    out.extend(hdf5::heap(&[axes, inner].concat()));
+    let scales = sections.iter().flat_map(|section| {
+        let places = section.scales.iter();
+        places.map(|place| addresses.objects[section.first_object + place])
+    });
+    out.extend(hdf5::heap(&scales.collect::<Vec<_>>()));
     Ok(out)
 }
 
-/// The object headers: the root's, those of dimensions without coordinates, those of variables.
+/// The object headers of all groups, the root's first.
 fn objects(
-    grid: &Grid,
+    sections: &[Section],
     storages: &[Storage],
+    conventions: Option<(&str, &str)>,
     version: &str,
-    dimensions: &[(&str, u64)],
     addresses: &Addresses,
 ) -> Vec<Vec<u8>> {
-    let axes = grid.shape.len();
-    let inner = &dimensions[axes..];
-    let names = inner.iter().map(|(name, _)| *name);
-    let names = names.chain(grid.variables.iter().map(|variable| &*variable.name));
-    let mut out = vec![root(grid, version, names.zip(&addresses.objects).collect()).header()];
-    for (number, (_, len)) in inner.iter().enumerate() {
-        let mut messages = Messages::default();
-        let layout = hdf5::contiguous(UNDEFINED_ADDRESS, len.saturating_mul(4));
-        messages.dataset(&[*len], &hdf5::single(1), &layout);
-        let name = format!("This is a netCDF dimension but not a netCDF variable. {len:10}");
-        scale(&mut messages, &name, axes + number);
-        out.push(messages.header());
-    }
-    let mut inner = axes..;
+    let mut out = Vec::new();
     let places = &addresses.places;
-    let placed = places.indexes.iter().zip(&places.data).zip(storages);
-    for (variable, ((index, data), storage)) in grid.variables.iter().zip(placed) {
-        let mut numbers: Vec<usize> = match variable.axis() {
-            None => (0..axes).collect(),
-            Some(axis) => vec![axis],
-        };
-        if variable.inner.is_some() {
-            numbers.extend(inner.next());
-        }
-        let size = variable.datatype.size() as u32;
-        let layout = match &storage.chunked {
-            None => hdf5::contiguous(*data, storage.bytes),
-            Some(chunked) => hdf5::chunked(*index, &chunked.chunks.sides, size),
-        };
+    let mut placed = places.indexes.iter().zip(&places.data).zip(storages);
+    for (number, section) in sections.iter().enumerate() {
+        let grid = &section.group.grid;
+        let links = links(sections, section, &addresses.objects);
         let mut messages = Messages::default();
-        messages.dataset(&storage.shape, &hdf5::number_type(variable.datatype), &layout);
-        describe(variable, &numbers, addresses.heap, &mut messages);
+        messages.group(links.len() as u64);
+        for (order, (name, address)) in links.iter().enumerate() {
+            messages.link(order as u64, name, *address);
+        }
+        if number == 0 {
+            messages.text("_NCProperties", &format!("version=2,tiledbfs={version}"));
+            if let Some((key, value)) = conventions
+                && grid.attributes.iter().all(|(name, _)| name != key)
+            {
+                messages.text(key, value);
+            }
+        }
+        for (name, value) in &grid.attributes {
+            messages.value(name, value);
+        }
         out.push(messages.header());
+        for dimension in &section.bare {
+            let len = grid.dimensions[*dimension].1;
+            let mut messages = Messages::default();
+            let layout = hdf5::contiguous(UNDEFINED_ADDRESS, len.saturating_mul(4));
+            messages.dataset(&[len], &hdf5::single(1), &layout);
+            let name = format!("This is a netCDF dimension but not a netCDF variable. {len:10}");
+            scale(&mut messages, &name, section.first_dimension + dimension);
+            out.push(messages.header());
+        }
+        for (variable, ((index, data), storage)) in grid.variables.iter().zip(&mut placed) {
+            let size = variable.datatype.size() as u32;
+            let layout = match &storage.chunked {
+                None => hdf5::contiguous(*data, storage.bytes),
+                Some(chunked) => hdf5::chunked(*index, &chunked.chunks.sides, size),
+            };
+            let mut messages = Messages::default();
+            messages.dataset(&storage.shape, &hdf5::number_type(variable.datatype), &layout);
+            describe(
+                grid,
+                variable,
+                section.first_dimension,
+                addresses.heap,
+                &mut messages,
+            );
+            out.push(messages.header());
+        }
     }
     out
 }
 
-fn root(grid: &Grid, version: &str, links: Vec<(&str, &u64)>) -> Messages {
-    const CONVENTIONS: &str = "Conventions";
-    let mut messages = Messages::default();
-    messages.group(links.len() as u64);
-    for (order, (name, address)) in links.into_iter().enumerate() {
-        messages.link(order as u64, name, *address);
-    }
-    messages.text("_NCProperties", &format!("version=2,tiledbfs={version}"));
-    if grid.attributes.iter().all(|(name, _)| name != CONVENTIONS) {
-        messages.text(CONVENTIONS, "CF-1.12");
-    }
-    for (name, value) in &grid.attributes {
-        messages.value(name, value);
-    }
-    messages
+/// Names and addresses of what is in a group: dimensions without coordinates, variables, groups.
+fn links(sections: &[Section], section: &Section, objects: &[u64]) -> Vec<(String, u64)> {
+    let grid = &section.group.grid;
+    let bare = section
+        .bare
+        .iter()
+        .map(|dimension| grid.dimensions[*dimension].0.clone());
+    let dimensions: HashSet<&str> = grid.dimensions.iter().map(|(name, _)| &**name).collect();
+    let variables = grid.variables.iter().map(|variable| {
+        // netCDF-4 takes a variable with the name of a dimension for its coordinates.
+        match dimensions.contains(&*variable.name) && scale_of(grid, variable).is_none() {
+            true => format!("_nc4_non_coord_{}", variable.name),
+            false => variable.name.clone(),
+        }
+    });
+    let own = bare.chain(variables).zip(&objects[section.first_object + 1..]);
+    let own = own.map(|(name, address)| (name, *address));
+    let groups = section.groups.iter();
+    let groups = groups.map(|(name, inner)| (name.clone(), objects[sections[*inner].first_object]));
+    own.chain(groups).collect()
 }
 
 /// The attributes that make a data set the scale of dimension `number`.
@@ -393,13 +504,13 @@ fn scale(messages: &mut Messages, name: &str, number: usize) {
     );
 }
 
-/// The attributes of a variable whose axes are the dimensions `numbers`.
-fn describe(variable: &Variable, numbers: &[usize], heap: u64, messages: &mut Messages) {
-    if let VariableKind::Axis(number) = variable.kind {
-        scale(messages, &variable.name, number);
-    } else {
-        let count = Some(numbers.len() as u64);
-        let numbers = numbers.iter().map(|number| *number as u32);
+/// The attributes of a variable of a grid whose dimensions have numbers from `first` on.
+fn describe(grid: &Grid, variable: &Variable, first: usize, heap: u64, messages: &mut Messages) {
+    if let Some(dimension) = scale_of(grid, variable) {
+        scale(messages, &variable.name, first + dimension);
+    } else if !variable.dimensions.is_empty() {
+        let count = Some(variable.dimensions.len() as u64);
+        let numbers = variable.dimensions.iter().map(|number| (first + number) as u32);
         let references = numbers
             .clone()
             .flat_map(|number| hdf5::reference_list(heap, number));
@@ -422,13 +533,13 @@ fn describe(variable: &Variable, numbers: &[usize], heap: u64, messages: &mut Me
 
 /// The values of a variable in chunks of one size, in row-major order.
 struct InChunks {
-    view: Arc<View>,
-    grid: Arc<Grid>,
+    group: Arc<FileGroup>,
     /// Index of the variable in the grid.
     index: usize,
     /// Bytes of all chunks.
     len: u64,
-    chunked: Chunked,
+    /// Bytes of a chunk.
+    size: u64,
     /// The chunks read last, by their place in the order: requests of the kernel may be shorter than a chunk.
     open: Mutex<LruCache<u64, Arc<Chunk>>>,
 }
@@ -438,13 +549,9 @@ impl InChunks {
         if let Some(chunk) = lock(&self.open).get(&number) {
             return Ok(chunk.clone());
         }
-        let chunks = &self.chunked.chunks;
-        let chunk = Arc::new(Chunk::open(
-            &self.view,
-            &self.grid.variables[self.index],
-            chunks,
-            &chunks.numbers(number),
-        )?);
+        let variable = &self.group.grid.variables[self.index];
+        let numbers = variable.chunks.numbers(number);
+        let chunk = Arc::new(Chunk::open(self.group.view(variable), variable, &numbers)?);
         lock(&self.open).put(number, chunk.clone());
         Ok(chunk)
     }
@@ -456,7 +563,7 @@ impl Bytes for InChunks {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
-        let size = u64::from(self.chunked.size);
+        let size = self.size;
         for number in range.start / size..range.end.div_ceil(size) {
             let start = number * size;
             let part = range.start.max(start) - start..range.end.min(start + size) - start;

@@ -1,16 +1,32 @@
 use super::*;
 use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
+use crate::export::grid::VariableKind;
 use crate::export::tests::arrays;
 
 /// The file shown in the module's documentation.
 fn example() -> Vec<u8> {
-    let axis = Variable::new("d".to_owned(), VariableKind::Axis(0), 0, Datatype::Int16);
+    let mut axis = Variable::new("d".to_owned(), VariableKind::Axis(0), 0, Datatype::Int16);
     let mut values = Variable::new("a".to_owned(), VariableKind::Values, 1, Datatype::Char);
     values.inner = Some(("a_strlen".to_owned(), 3));
     let attributes = vec![("n".to_owned(), Value::Numbers(Datatype::Uint8, vec![7]))];
-    let grid = Grid::new(vec![2], vec![axis, values], attributes);
-    let mut file = header(&grid, &storages(&grid, &[2]).unwrap(), "0.1.0").unwrap();
+    for variable in [&mut axis, &mut values] {
+        variable.dimensions = vec![0];
+    }
+    let grid = Grid::new(
+        vec![("d".to_owned(), 2)],
+        vec![axis, values],
+        &[vec![2]],
+        attributes,
+    );
+    let group = FileGroup {
+        grid: Arc::new(grid.unwrap()),
+        views: Vec::new(),
+        groups: Vec::new(),
+    };
+    let sections = Section::all(&Arc::new(group));
+    let storages = storages(&sections).unwrap();
+    let mut file = header(&sections, &storages, Some(CONVENTIONS), "0.1.0").unwrap();
     file.resize(file.len().next_multiple_of(64), 0);
     file.extend_from_slice(b"\x01\0\x02\0\0\0\0\0onetwo\0\0");
     file

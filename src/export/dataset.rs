@@ -1,0 +1,597 @@
+//! `dataset.zarr/` and `dataset.nc`: the dense arrays of a group as the variables of one data set, as
+//! TileDB-CF's engine for xarray joins them.
+//!
+//! A member with one attribute is a variable of the member's name; the attributes of a member with several,
+//! or called `array<N>`, are variables of their own names, without `.data` and `.index`. A dimension is as
+//! long as the smallest upper end of what its members have written; the key
+//! `__tiledb_array_fixed_dimensions.<member>` of the group names dimensions that are as long as their domain.
+//! Cells that a member has not written have the fill value. The only dimension of scalar variables,
+//! `__scalars`, is dropped. Groups in the group's directory are groups of the data set.
+//!
+//! What does not fit is left out, with a reason, and all else stays.
+
+use super::chunks::{Chunks, extents};
+use super::file_group::FileGroup;
+use super::grid::{self, Grid, Naming};
+use super::metadata::GroupMetadata;
+use super::{netcdf, zarr};
+use crate::bytes::Keep;
+use crate::catalog::Array;
+use crate::catalog::group::OpenGroup;
+use crate::catalog::time::When;
+use crate::error::{ErrorKind, Result};
+use crate::format::datatype::Kind as Type;
+use crate::format::enums::ArrayType;
+use crate::format::schema::{Dimension, Schema};
+use crate::layout::FileLayout;
+use crate::names;
+use crate::query::selection::Selection;
+use crate::query::{DimRange, View};
+use crate::runtime::cache::CacheKey;
+use crate::runtime::hash;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// The dimension of scalar variables.
+const SCALARS: &str = "__scalars";
+
+/// A member with this name and a number has several variables, whatever it is called.
+const COLLECTED: &[u8] = b"array";
+
+/// What a variable of TileDB-CF has behind its name if a dimension has that name too.
+const SUFFIXES: [&[u8]; 2] = [b".data", b".index"];
+
+/// The member of a raster that has its full resolution.
+const FULL_RESOLUTION: &[u8] = b"l_0";
+
+/// The most arrays of a group whose data set is listed.
+pub const MAX_LISTED_ARRAYS: usize = 64;
+
+/// The most chunks of a data set that is listed.
+const MAX_LISTED_CHUNKS: u64 = 1 << 12;
+
+/// A group with its members, as far as they are known from names.
+pub struct Source {
+    /// The group.
+    pub group: Arc<OpenGroup>,
+    /// The arrays by their names as members, in the order of members.
+    pub arrays: Vec<(Vec<u8>, Arc<Array>)>,
+    /// The groups in its directory, members or not.
+    pub groups: Vec<(Vec<u8>, Source)>,
+    /// What is left out already, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+impl Source {
+    /// All arrays, of the groups in it too.
+    fn arrays(&self) -> Box<dyn Iterator<Item = &Arc<Array>> + '_> {
+        let own = self.arrays.iter().map(|(_, array)| array);
+        Box::new(own.chain(self.groups.iter().flat_map(|(_, group)| group.arrays())))
+    }
+
+    /// A hash of the state that a data set of it shows.
+    pub fn state(&self) -> Result<u64> {
+        let mut arrays = Vec::new();
+        for (name, array) in &self.arrays {
+            arrays.push((name, select(array)?.map(|selection| selection.state())));
+        }
+        let groups = self.groups.iter();
+        let groups = groups.map(|(name, group)| Ok((name, group.state()?)));
+        let groups: Vec<_> = groups.collect::<Result<_>>()?;
+        let (engine, path) = (self.group.engine(), self.group.path());
+        let metadata = crate::catalog::group::group_metadata(engine, path)?;
+        Ok(hash(&(arrays, groups, metadata, &self.left_out)))
+    }
+}
+
+/// What an array has now; None if it is encrypted and the key is missing.
+fn select(array: &Arc<Array>) -> Result<Option<Selection>> {
+    match Selection::new(array.clone(), When::Now, None) {
+        Ok(selection) => Ok(Some(selection)),
+        Err(error) if matches!(error.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What kind of data set a group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Variables over common dimensions.
+    Cf,
+    /// A raster of GDAL, with overviews.
+    Raster,
+    /// An image in several resolutions.
+    Image,
+}
+
+impl Kind {
+    /// The word for it in `dataset.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Cf => "cf",
+            Kind::Raster => "raster",
+            Kind::Image => "image",
+        }
+    }
+}
+
+/// A variable of a data set.
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// The name of the array that has it, and of the attribute.
+    pub array: Vec<u8>,
+    /// The name of the attribute.
+    pub attribute: Vec<u8>,
+    /// Its dimensions, as indexes of those of the group.
+    pub dimensions: Vec<usize>,
+    /// Index of the field in its view.
+    field: usize,
+    /// Index of the array among those that have variables.
+    member: usize,
+    /// Values in a cell of the view, and bytes of the cell.
+    size: u64,
+}
+
+/// A group of a data set.
+pub struct Group {
+    /// Names and lengths.
+    pub dimensions: Vec<(String, u64)>,
+    /// In the order of members and attributes.
+    pub variables: Vec<Variable>,
+    /// Members, `member/attribute`, and keys of metadata that are left out, and why.
+    pub left_out: Vec<(String, String)>,
+    /// The groups in it by name.
+    pub groups: Vec<(String, Group)>,
+    members: Vec<Member>,
+    metadata: GroupMetadata,
+}
+
+/// A dense array that has variables.
+struct Member {
+    schema: Arc<Schema>,
+    selection: Selection,
+    /// Its dimensions as indexes of the group's; None for scalars.
+    dimensions: Option<Vec<usize>>,
+    extents: Vec<u64>,
+}
+
+/// What lengths of dimensions are found from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lengths {
+    /// From the domains: upper bounds, for which nothing but schemas is read.
+    Bounds,
+    /// From what is written, by the metadata of fragments.
+    Exact,
+}
+
+/// A group as one data set.
+pub struct Dataset {
+    /// What it is.
+    pub kind: Kind,
+    /// Why there is neither `dataset.zarr/` nor `dataset.nc`; None if there are both.
+    pub absent: Option<String>,
+    /// All of it.
+    pub root: Group,
+    source: Source,
+    state: u64,
+    mtime: u64,
+}
+
+impl Dataset {
+    /// The data set that `source` is in `state`, which is [`Source::state`]. Reads only metadata.
+    pub fn new(source: Source, state: u64) -> Result<Dataset> {
+        let (kind, root) = Group::new(&source, Lengths::Exact)?;
+        let mtimes = source.arrays().map(|array| {
+            let snapshot = array.snapshot_at(&When::Now);
+            snapshot.map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
+        });
+        Ok(Dataset {
+            absent: absent(kind, &root),
+            mtime: mtimes.max().unwrap_or(0),
+            kind,
+            root,
+            source,
+            state,
+        })
+    }
+
+    /// Whether names were exchanged below one of its arrays or groups.
+    pub fn is_stale(&self) -> bool {
+        let mut arrays = self.source.arrays();
+        self.source.group.engine().is_stale() || arrays.any(|array| array.engine.is_stale())
+    }
+
+    /// What it is made of.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Tells its states apart.
+    pub fn state(&self) -> u64 {
+        self.state
+    }
+
+    /// The newest of the times of commits and changes of its arrays, in milliseconds since the Unix epoch.
+    pub fn mtime(&self) -> u64 {
+        self.mtime
+    }
+
+    /// `dataset.zarr/`.
+    pub fn zarr(&self) -> Result<zarr::ZarrGroup> {
+        Ok(self.file_group(&self.root, "", Naming::Zarr)?.into())
+    }
+
+    /// `dataset.nc`. Its length follows from metadata; reads decode the data.
+    pub fn netcdf(&self) -> Result<FileLayout> {
+        let group = self.file_group(&self.root, "", Naming::NetCdf)?;
+        let engine = self.source.group.engine();
+        let object = engine.number(&("dataset.nc", self.source.group.path(), self.state));
+        netcdf::file(engine, object, self.state, &Arc::new(group), None)
+    }
+
+    /// The group at `path` of the data set, and all in it.
+    fn file_group(&self, group: &Group, path: &str, naming: Naming) -> Result<FileGroup> {
+        let views = group.members.iter().map(|member| Arc::new(member.view(group)));
+        let views: Vec<Arc<View>> = views.collect();
+        let engine = self.source.group.engine();
+        let of = ("dataset", self.source.group.path(), path, self.state, naming);
+        let key = CacheKey::of(engine.number(&of));
+        let grid = || group.grid(&views, naming);
+        let grid = engine.cache.derive(key, 4096, Keep::Staying, grid)?;
+        let names = group.groups.iter().map(|(name, _)| naming.name(name.clone()));
+        let names = names::unique(names.collect(), names::MAX).into_iter();
+        let groups = names.zip(&group.groups).map(|(name, (own, group))| {
+            let inner = self.file_group(group, &format!("{path}/{own}"), naming)?;
+            Ok((name, Arc::new(inner)))
+        });
+        Ok(FileGroup {
+            groups: groups.collect::<Result<_>>()?,
+            grid,
+            views,
+        })
+    }
+}
+
+/// Whether listings show the data set of `source`. Reads schemas, and footers only if the domains are too
+/// large to tell.
+pub fn is_listed(source: &Source) -> Result<bool> {
+    if source.arrays().take(MAX_LISTED_ARRAYS + 1).count() > MAX_LISTED_ARRAYS {
+        return Ok(false);
+    }
+    let (kind, bounds) = Group::new(source, Lengths::Bounds)?;
+    if absent(kind, &bounds).is_some() {
+        return Ok(false);
+    }
+    Ok(bounds.chunks() <= MAX_LISTED_CHUNKS
+        || Group::new(source, Lengths::Exact)?.1.chunks() <= MAX_LISTED_CHUNKS)
+}
+
+fn absent(kind: Kind, root: &Group) -> Option<String> {
+    if kind == Kind::Image {
+        return Some("the arrays are resolutions of one image, not variables".to_owned());
+    }
+    (!root.has_variables()).then(|| "no array of the group can be a variable".to_owned())
+}
+
+impl Group {
+    fn new(source: &Source, lengths: Lengths) -> Result<(Kind, Group)> {
+        let metadata = GroupMetadata::of(&source.group)?;
+        let kind = match metadata.dataset_type() {
+            Some("raster") => Kind::Raster,
+            Some("bioimg") => Kind::Image,
+            _ => Kind::Cf,
+        };
+        let mut group = Group {
+            dimensions: Vec::new(),
+            variables: Vec::new(),
+            left_out: source.left_out.clone(),
+            groups: Vec::new(),
+            members: Vec::new(),
+            metadata,
+        };
+        for (key, reason) in &group.metadata.left_out {
+            group.left_out.push((shown(key), (*reason).to_owned()));
+        }
+        let mut found: Vec<(Found, Vec<u64>)> = Vec::new();
+        for (name, array) in &source.arrays {
+            match Found::new(name, array, kind, lengths)? {
+                Ok(member) => found.push(member),
+                Err(reason) => group.left_out.push((shown(name), reason)),
+            }
+        }
+        group.join(found);
+        let mut taken: HashSet<String> = group.variables.iter().map(|one| one.name.clone()).collect();
+        for (name, inner) in &source.groups {
+            let encoded = names::encode(name);
+            if !taken.insert(encoded.clone()) {
+                let reason = "a variable or a group before it has this name".to_owned();
+                group.left_out.push((shown(name), reason));
+                continue;
+            }
+            let (_, inner) = Group::new(inner, lengths)?;
+            group.groups.push((encoded, inner));
+        }
+        Ok((kind, group))
+    }
+
+    /// Finds the lengths of dimensions and adds the variables of arrays, given what each has along its
+    /// dimensions.
+    fn join(&mut self, found: Vec<(Found, Vec<u64>)>) {
+        let mut common: BTreeMap<String, u64> = BTreeMap::new();
+        for (member, ends) in &found {
+            let fixed = self.metadata.fixed(&member.name);
+            for (dimension, end) in member.dimensions.iter().zip(ends) {
+                if !fixed.contains(&dimension.as_str()) {
+                    let length = common.entry(dimension.clone()).or_insert(*end);
+                    *length = (*length).min(*end);
+                }
+            }
+        }
+        let mut taken = HashSet::new();
+        for (member, _) in found {
+            let fixed = self.metadata.fixed(&member.name);
+            let axes = member.dimensions.iter().zip(&member.domain);
+            let lengths = axes.map(|(dimension, domain)| match fixed.contains(&dimension.as_str()) {
+                true => *domain,
+                false => common[dimension],
+            });
+            let lengths: Vec<u64> = lengths.collect();
+            let mut axes = member.dimensions.iter().zip(&lengths);
+            if let Some((dimension, length)) =
+                axes.find(|(name, length)| common.get(*name).is_some_and(|other| other != *length))
+            {
+                let reason = format!("its length of {dimension:?}, {length}, is not that of others");
+                self.left_out.push((shown(&member.name), reason));
+                continue;
+            }
+            common.extend(member.dimensions.iter().cloned().zip(lengths.iter().copied()));
+            self.add(member, &lengths, &mut taken);
+        }
+    }
+
+    /// Adds the variables of a member whose dimensions have these lengths.
+    fn add(&mut self, found: Found, lengths: &[u64], taken: &mut HashSet<String>) {
+        let attributes = found.schema.attributes.len();
+        let collected = attributes != 1
+            || found.is_scalar
+            || found
+                .name
+                .strip_prefix(COLLECTED)
+                .is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit));
+        let fields = found.schema.fields().into_iter().enumerate();
+        let mut variables = Vec::new();
+        for (index, field) in fields.skip(found.schema.dimensions.len()) {
+            let name = match collected {
+                true => {
+                    let own = SUFFIXES
+                        .iter()
+                        .find_map(|suffix| field.name.strip_suffix(*suffix));
+                    names::attribute(own.filter(|own| !own.is_empty()).unwrap_or(&field.name))
+                }
+                false => names::encode(&found.name),
+            };
+            let what = format!("{}/{}", shown(&found.name), shown(&field.name));
+            if let Some(reason) = grid::unfit(&field, Naming::NetCdf) {
+                self.left_out.push((what, reason.to_owned()));
+                continue;
+            }
+            if !taken.insert(name.clone()) {
+                let reason = format!("a variable before it is called {name:?}");
+                self.left_out.push((what, reason));
+                continue;
+            }
+            if let Some(reason) = grid::unfit(&field, Naming::Zarr) {
+                self.left_out.push((what, format!("dataset.zarr: {reason}")));
+            }
+            variables.push((name, index, field));
+        }
+        if variables.is_empty() {
+            return;
+        }
+        let mut dimensions = Vec::new();
+        if !found.is_scalar {
+            for (name, length) in found.dimensions.iter().zip(lengths) {
+                let known = self.dimensions.iter().position(|(known, _)| known == name);
+                dimensions.push(known.unwrap_or(self.dimensions.len()));
+                if known.is_none() {
+                    self.dimensions.push((name.clone(), *length));
+                }
+            }
+        }
+        let member = self.members.len();
+        for (name, index, field) in variables {
+            self.variables.push(Variable {
+                name,
+                array: found.name.clone(),
+                size: field.cell_size().unwrap_or(1),
+                attribute: field.name,
+                dimensions: dimensions.clone(),
+                field: index,
+                member,
+            });
+        }
+        self.members.push(Member {
+            schema: found.schema,
+            selection: found.selection,
+            dimensions: (!found.is_scalar).then_some(dimensions),
+            extents: found.extents,
+        });
+    }
+
+    fn has_variables(&self) -> bool {
+        !self.variables.is_empty() || self.groups.iter().any(|(_, group)| group.has_variables())
+    }
+
+    /// The number of chunks of `dataset.zarr/`, at least.
+    fn chunks(&self) -> u64 {
+        let own = self.variables.iter().map(|variable| {
+            let axes = variable.dimensions.iter();
+            let shape: Vec<u64> = axes.map(|number| self.dimensions[*number].1).collect();
+            Chunks::new(&shape, &self.members[variable.member].extents, variable.size).count()
+        });
+        let inner = self.groups.iter().map(|(_, group)| group.chunks());
+        own.chain(inner).fold(0, u64::saturating_add)
+    }
+
+    /// Its variables and attributes, by the rules for names of a format; `views` are those of its members.
+    fn grid(&self, views: &[Arc<View>], naming: Naming) -> Result<Grid> {
+        let dimensions = self.dimensions.iter();
+        let dimensions = dimensions.map(|(name, _)| naming.name(name.clone()));
+        let dimensions = names::unique(dimensions.collect(), names::MAX);
+        let names = self.variables.iter();
+        let names = names.map(|variable| naming.name(variable.name.clone()));
+        let names = names::unique(names.collect(), names::MAX);
+        let mut taken: HashSet<String> = dimensions.iter().chain(&names).cloned().collect();
+        let mut variables = Vec::new();
+        for (name, variable) in names.into_iter().zip(&self.variables) {
+            let view = &views[variable.member];
+            if grid::unfit(&view.fields()[variable.field], naming).is_some() {
+                continue;
+            }
+            let made = grid::of_dataset(view, variable.field, name, naming, &mut taken)?;
+            variables.extend(made.into_iter().map(|mut made| {
+                made.dimensions = variable.dimensions.clone();
+                made.view = variable.member;
+                made
+            }));
+        }
+        let lengths = self.dimensions.iter().map(|(_, length)| *length);
+        let dimensions = dimensions.into_iter().zip(lengths).collect();
+        let extents: Vec<_> = self.members.iter().map(|member| member.extents.clone()).collect();
+        let attributes = grid::of_pairs(&self.metadata.attributes, naming);
+        Grid::new(dimensions, variables, &extents, attributes)
+    }
+}
+
+impl Member {
+    /// The cells of the array that the data set has.
+    fn view(&self, group: &Group) -> View {
+        let lengths = self.dimensions.as_ref();
+        let lengths = lengths.map(|axes| axes.iter().map(|axis| group.dimensions[*axis].1));
+        let lengths: Option<Vec<u64>> = lengths.map(Iterator::collect);
+        if lengths.as_ref().is_some_and(|lengths| lengths.contains(&0)) {
+            // Nothing is read of it.
+            return View::of(self.selection.clone());
+        }
+        let lengths = lengths.unwrap_or_else(|| vec![1]);
+        let ranges = self
+            .schema
+            .dimensions
+            .iter()
+            .zip(lengths)
+            .map(|(dimension, length)| {
+                let lo = first(dimension);
+                let hi = (lo + i128::from(length) - 1).to_le_bytes();
+                DimRange {
+                    lo: Some(lo.to_le_bytes()[..dimension.datatype.size()].to_vec()),
+                    hi: Some(hi[..dimension.datatype.size()].to_vec()),
+                }
+            });
+        View::of(self.selection.clone()).within(ranges.collect())
+    }
+}
+
+/// A dense array that may have variables.
+struct Found {
+    name: Vec<u8>,
+    schema: Arc<Schema>,
+    selection: Selection,
+    dimensions: Vec<String>,
+    /// The length of the domain of each dimension.
+    domain: Vec<u64>,
+    extents: Vec<u64>,
+    is_scalar: bool,
+}
+
+impl Found {
+    /// The array of a member, and how far it has cells along each dimension; or why it has no variables.
+    fn new(
+        name: &[u8],
+        array: &Arc<Array>,
+        kind: Kind,
+        lengths: Lengths,
+    ) -> Result<Result<(Found, Vec<u64>), String>> {
+        if kind == Kind::Raster && name != FULL_RESOLUTION {
+            return Ok(Err("it is an overview".to_owned()));
+        }
+        let Some(selection) = select(array)? else {
+            return Ok(Err("it is encrypted, and its key is missing".to_owned()));
+        };
+        let view = View::of(selection.clone());
+        let schema = view.schema().clone();
+        if schema.array_type == ArrayType::Sparse {
+            return Ok(Err("it is sparse".to_owned()));
+        }
+        let mut domain = Vec::new();
+        for (i, dimension) in schema.dimensions.iter().enumerate() {
+            let length = length(dimension);
+            let length = length.filter(|_| kind == Kind::Raster || first(dimension) == 0);
+            let Some(length) = length else {
+                let name = names::dimension(&dimension.name, i);
+                return Ok(Err(format!(
+                    "its dimension {name:?} is not one of integers from 0"
+                )));
+            };
+            domain.push(length);
+        }
+        let dimensions = schema.dimensions.iter().enumerate();
+        let dimensions: Vec<String> = dimensions
+            .map(|(i, dimension)| names::dimension(&dimension.name, i))
+            .collect();
+        let ends = match lengths {
+            Lengths::Bounds => domain.clone(),
+            Lengths::Exact => match view.region()? {
+                None => vec![0; domain.len()],
+                Some(region) => {
+                    let ends = schema.dimensions.iter().zip(&region);
+                    let ends = ends.map(|(dimension, range)| {
+                        (number(dimension, &range.hi) - first(dimension) + 1) as u64
+                    });
+                    ends.collect()
+                }
+            },
+        };
+        let found = Found {
+            is_scalar: dimensions == [SCALARS] && domain == [1],
+            name: name.to_vec(),
+            extents: extents(&schema)?,
+            selection,
+            dimensions,
+            domain,
+            schema,
+        };
+        Ok(Ok((found, ends)))
+    }
+}
+
+/// The length of the domain of a dimension of integers; None for other types, and for 2^64.
+fn length(dimension: &Dimension) -> Option<u64> {
+    let domain = dimension.domain.as_ref()?;
+    match dimension.datatype.kind() {
+        Type::Signed | Type::Unsigned => {
+            u64::try_from(number(dimension, &domain.hi) - first(dimension) + 1).ok()
+        }
+        _ => None,
+    }
+}
+
+/// The lower end of the domain of a dimension of integers.
+fn first(dimension: &Dimension) -> i128 {
+    let domain = dimension.domain.as_ref();
+    domain.map_or(0, |domain| number(dimension, &domain.lo))
+}
+
+/// A coordinate of a dimension of integers.
+fn number(dimension: &Dimension, bytes: &[u8]) -> i128 {
+    let is_negative =
+        dimension.datatype.kind() == Type::Signed && bytes.last().is_some_and(|last| last >> 7 == 1);
+    let mut whole = [if is_negative { 0xFF } else { 0 }; 16];
+    whole[..bytes.len()].copy_from_slice(bytes);
+    i128::from_le_bytes(whole)
+}
+
+/// A name or a key as text.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}

@@ -1,0 +1,297 @@
+//! What groups export: `dataset.zarr/`, `dataset.nc` and `dataset.json`; see [`crate::export::dataset`].
+//!
+//! All exist by name, unless there is nothing to export. A listing shows all or none of them: none in stores,
+//! where a group is listed with few requests, and none of large groups. A member of such a name is shown
+//! instead.
+
+use super::context::Context;
+use super::document::{Document, DocumentContent};
+use super::moment::Moment;
+use super::node::{File, Freshness, Node, NodeType, Stat};
+use super::permissions::Origin;
+use super::view::place;
+use super::zarr::{Whose, ZarrGroupDirectory};
+use crate::catalog::group::{Members, OpenGroup, unregistered, unregistered_member};
+use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use crate::catalog::time::When;
+use crate::describe::dataset::dataset_json;
+use crate::describe::render;
+use crate::error::{Error, ErrorKind, Result};
+use crate::export::dataset::{Dataset, MAX_LISTED_ARRAYS, Source, is_listed};
+use crate::export::zarr::ZarrGroup;
+use crate::format::enums::ObjectType;
+use crate::layout::FileLayout;
+use crate::runtime::lock;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The names of a group's exports.
+const ZARR: &str = "dataset.zarr";
+const NETCDF: &str = "dataset.nc";
+const JSON: &str = "dataset.json";
+
+/// How long a data set is taken to be of the current state: as long as listings are.
+const LASTING: Duration = Duration::from_millis(100);
+
+/// The most groups of a data set.
+const MAX_GROUPS: usize = 256;
+
+/// A group whose exports are shown.
+#[derive(Clone)]
+pub struct ShownGroup {
+    /// What all nodes share.
+    pub context: Arc<Context>,
+    /// The group.
+    pub group: Arc<OpenGroup>,
+}
+
+impl ShownGroup {
+    /// The export of this name; None if no export is called so. `NotFound`, with the reason, if the group has
+    /// none. If that is unknown, a node whose accesses fail.
+    pub fn find(&self, name: &OsStr) -> Result<Option<Node>> {
+        let (shown, name) = (self.clone(), name.to_str().unwrap_or_default());
+        let node = match name {
+            ZARR => Node::Directory(Arc::new(ZarrGroupDirectory(Whose::Group(shown, Vec::new())))),
+            NETCDF => GroupFile::node(shown, Exported::NetCdf),
+            JSON => return Ok(Some(self.document())),
+            _ => return Ok(None),
+        };
+        match self.dataset().map(|dataset| dataset.absent.clone()) {
+            Ok(Some(reason)) => Err(Error::not_found(reason)),
+            _ => Ok(Some(node)),
+        }
+    }
+
+    /// The exports that listings show.
+    pub fn listed(&self, members: &Members) -> Vec<(&'static str, NodeType)> {
+        let hidden = self.context.exports.hide || self.context.engine.storage.is_remote();
+        let registered = members.places.iter().filter(|place| place.registered).count();
+        if hidden || registered > MAX_LISTED_ARRAYS {
+            return Vec::new();
+        }
+        match self.source().and_then(|source| is_listed(&source)) {
+            Ok(true) => vec![
+                (ZARR, NodeType::Directory),
+                (NETCDF, NodeType::File),
+                (JSON, NodeType::File),
+            ],
+            Ok(false) => Vec::new(),
+            Err(error) => {
+                log::info!("{}: its data set is not listed: {error}", self.display());
+                Vec::new()
+            }
+        }
+    }
+
+    /// The data set now.
+    pub fn dataset(&self) -> Result<Arc<Dataset>> {
+        let path = self.group.path().to_path_buf();
+        let known = lock(&self.context.datasets).get(&path).cloned();
+        let known = known.filter(|(_, dataset)| !dataset.is_stale());
+        if let Some((when, dataset)) = &known
+            && when.elapsed() < LASTING
+        {
+            return Ok(dataset.clone());
+        }
+        let now = Instant::now();
+        let made = || {
+            let source = self.source()?;
+            let state = source.state()?;
+            match known {
+                Some((_, dataset)) if dataset.state() == state => Ok(dataset),
+                _ => Dataset::new(source, state).map(Arc::new),
+            }
+        };
+        let dataset = self.placed(made())?;
+        let before = lock(&self.context.datasets).push(path, (now, dataset.clone()));
+        drop(before);
+        Ok(dataset)
+    }
+
+    fn source(&self) -> Result<Source> {
+        let mut seen = HashSet::new();
+        seen.insert(self.group.path().to_path_buf());
+        source(&self.context, &self.group, &mut seen)
+    }
+
+    /// The group of `dataset.zarr/` at `path`.
+    pub fn zarr(&self, path: &[String]) -> Result<ZarrGroup> {
+        let mut group = self.placed(self.dataset()?.zarr())?;
+        for name in path {
+            let missing = || Error::not_found(format!("there is no group {name:?}"));
+            group = group.group(name).ok_or_else(missing)?;
+        }
+        Ok(group)
+    }
+
+    /// Adds the group to an error without a file.
+    pub fn placed<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| place(error, &self.display()))
+    }
+
+    /// The group's directory, for errors without a file.
+    pub fn display(&self) -> String {
+        self.group.engine().storage.display(self.group.path())
+    }
+
+    /// Modification time in milliseconds since the Unix epoch; 0 if it is unknown.
+    pub fn mtime(&self) -> u64 {
+        self.dataset().map_or(0, |dataset| dataset.mtime())
+    }
+
+    /// All that a data set is made of; nothing that others may read if that is unknown.
+    pub fn origin(&self) -> Origin {
+        let Ok(dataset) = self.dataset() else {
+            return Origin::Private;
+        };
+        let mut all = Vec::new();
+        add_origins(dataset.source(), &mut all);
+        Origin::Several(all)
+    }
+
+    fn document(&self) -> Node {
+        let document = Document {
+            engine: self.group.engine().clone(),
+            of: self.group.path().to_path_buf(),
+            name: JSON,
+            mtime: self.mtime(),
+            freshness: Freshness::Listing,
+            origin: self.origin(),
+        };
+        let (of_state, shown) = (self.clone(), self.clone());
+        document.node(
+            move || of_state.dataset().ok().map(|dataset| dataset.state()),
+            move || Ok(DocumentContent::text(render(&dataset_json(&*shown.dataset()?)))),
+        )
+    }
+}
+
+fn add_origins(source: &Source, all: &mut Vec<Origin>) {
+    for directory in [GROUP_DIRECTORY, "__meta"] {
+        all.push(Origin::Group(source.group.clone(), directory));
+    }
+    all.extend(source.arrays.iter().map(|(_, array)| {
+        Origin::DescribedCells(Moment {
+            array: array.clone(),
+            when: When::Now,
+        })
+    }));
+    for (_, inner) in &source.groups {
+        add_origins(inner, all);
+    }
+}
+
+/// What a data set of `group` is made of. Reads names. `seen` are the groups that were met.
+fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, seen: &mut HashSet<PathBuf>) -> Result<Source> {
+    let engine = &context.engine;
+    let members = group.members()?;
+    let known = members.group.as_ref().map_err(Clone::clone)?;
+    let mut found = Source {
+        group: group.clone(),
+        arrays: Vec::new(),
+        groups: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let mut groups = Vec::new();
+    for member in &members.places {
+        let kind = match member.registered {
+            true => classify(engine, &member.at).map(Some),
+            false => unregistered_member(engine, &member.at, members.unregistered),
+        };
+        let reason = match kind {
+            Ok(Some(ObjectKind::Array)) => {
+                if !context.is_later(&member.at)? {
+                    found
+                        .arrays
+                        .push((member.name.clone(), context.array(&member.at)));
+                }
+                continue;
+            }
+            Ok(Some(ObjectKind::Group)) => {
+                groups.push((member.name.clone(), member.at.clone()));
+                continue;
+            }
+            Ok(Some(ObjectKind::Directory)) => "it is neither an array nor a group",
+            Err(error) if error.kind() == ErrorKind::NotFound => "it is missing",
+            Ok(None) => continue,
+            Err(error) => return Err(error),
+        };
+        let name = String::from_utf8_lossy(&member.name).into_owned();
+        found.left_out.push((name, reason.to_owned()));
+    }
+    // TileDB-CF does not register groups in groups.
+    for (name, kind) in unregistered(engine, group.path(), known)? {
+        let at = group.path().join(OsStr::from_bytes(&name));
+        if kind == ObjectType::Group && !group.has_removed(known, &at) {
+            groups.push((name, at));
+        }
+    }
+    for (name, at) in groups {
+        if !seen.insert(at.clone()) {
+            continue;
+        }
+        if seen.len() > MAX_GROUPS {
+            return Err(Error::limit(format!(
+                "a data set of more than {MAX_GROUPS} groups"
+            )));
+        }
+        let inner = source(context, &context.group(&at), seen)?;
+        found.groups.push((name, inner));
+    }
+    Ok(found)
+}
+
+/// What a file exports of a group.
+pub enum Exported {
+    /// `dataset.nc`
+    NetCdf,
+    /// A chunk of an array of `dataset.zarr/`: the path of its group, its name, its numbers along the axes.
+    Chunk(Vec<String>, String, Vec<u64>),
+}
+
+/// A file that exports a group.
+pub struct GroupFile {
+    shown: ShownGroup,
+    exported: Exported,
+}
+
+impl GroupFile {
+    /// The file `exported` of a group.
+    pub fn node(shown: ShownGroup, exported: Exported) -> Node {
+        Node::File(Arc::new(GroupFile { shown, exported }))
+    }
+
+    fn layout(&self) -> Result<FileLayout> {
+        let layout = || match &self.exported {
+            Exported::NetCdf => self.shown.dataset()?.netcdf(),
+            Exported::Chunk(path, array, numbers) => self.shown.zarr(path)?.array(array)?.chunk(numbers),
+        };
+        self.shown.placed(layout())
+    }
+}
+
+impl File for GroupFile {
+    fn stat(&self) -> Result<Stat> {
+        let layout = self.layout()?;
+        Ok(Stat {
+            len: layout.len(),
+            version: layout.version(),
+        })
+    }
+
+    fn mtime(&self) -> u64 {
+        self.shown.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.shown.origin()
+    }
+
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        Ok(Arc::new(self.layout()?.of(self.shown.display())))
+    }
+}
