@@ -70,8 +70,8 @@ pub fn now() -> u64 {
     })
 }
 
-/// An instant in milliseconds since the Unix epoch as text: like `2025-02-04T00:00:00.000Z`, or a number after
-/// the year 9999.
+/// An instant in milliseconds since the Unix epoch as text: like `2025-02-04T00:00:00.000Z`, or a number
+/// after the year 9999.
 pub fn timestamp(instant: u64) -> String {
     let (days, of_day) = (instant / 86_400_000, instant % 86_400_000);
     let (year, month, day) = date_from_days(days as i64);

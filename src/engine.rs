@@ -44,10 +44,10 @@ struct KeptFragments {
 
 /// What all engines of a source know of fragments whose cells are not in global order.
 ///
-/// Libraries write the cells of a sparse fragment in global order, and nothing in the metadata says so. A mount
-/// looks at the order of coordinates when they are read. Where it is wrong, what was opened of that state of the
-/// array fails, and the state has another hash from then on, so that all of its files are others: their cells
-/// are sorted.
+/// Libraries write the cells of a sparse fragment in global order, and nothing in the metadata says so. A
+/// mount looks at the order of coordinates when they are read. Where it is wrong, what was opened of that
+/// state of the array fails, and the state has another hash from then on, so that all of its files are
+/// others: their cells are sorted.
 #[derive(Default)]
 pub struct Disorder {
     /// Whether files can be opened again, as those of a mount can. If not, the order of a fragment is looked

@@ -84,6 +84,7 @@ fn modules_import_from_the_layers_below_only() {
         .iter()
         .filter(|path| path.extension().is_some_and(|end| end == "rs"))
         .count();
-    // What is in no layer: what all share, this file, `lib.rs`, `main.rs` and `internals.rs`. `engine.rs` is one.
+    // What is in no layer: what all share, this file, `lib.rs`, `main.rs` and `internals.rs`. `engine.rs` is
+    // one.
     assert_eq!((in_root, with_mod - count), (SHARED.len() + 5, SHARED.len() + 4));
 }

@@ -1,7 +1,7 @@
 //! Text of others on terminals and in logs.
 //!
-//! Names and messages may contain what a terminal obeys, or what begins another line. Whatever is written to a
-//! terminal, to stderr or to a log passes through [`escape`].
+//! Names and messages may contain what a terminal obeys, or what begins another line. Whatever is written to
+//! a terminal, to stderr or to a log passes through [`escape`].
 
 use std::fmt::Write;
 

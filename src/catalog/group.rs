@@ -80,8 +80,8 @@ fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
 }
 
 /// What the directory at `at` in a group is, if it is a member although it is not registered. If nothing was
-/// ever registered in the group (`any`), all its arrays and groups are members; otherwise only groups in which
-/// nothing was ever registered.
+/// ever registered in the group (`any`), all its arrays and groups are members; otherwise only groups in
+/// which nothing was ever registered.
 pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Option<ObjectKind>> {
     let kind = classify(engine, at)?;
     let is_member = match kind {
@@ -92,9 +92,9 @@ pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Opti
     Ok(is_member.then_some(kind))
 }
 
-/// The arrays and groups in the directory of the group at `path` that are not among the members in `group`, by
-/// name. There are none if nothing was ever registered, because then they are members. Directories that cannot
-/// be read are left out.
+/// The arrays and groups in the directory of the group at `path` that are not among the members in `group`,
+/// by name. There are none if nothing was ever registered, because then they are members. Directories that
+/// cannot be read are left out.
 pub fn unregistered(engine: &Engine, path: &Path, group: &Group) -> Result<Vec<(Vec<u8>, ObjectType)>> {
     if !has_details(engine, path)? {
         return Ok(Vec::new());

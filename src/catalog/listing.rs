@@ -5,11 +5,10 @@
 //!
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/array_file_hierarchy.md>
 
-use super::commits::DeleteFile;
-use super::commits::Hidden;
 use super::commits::{
     CommitFile, Committed, MissingFragment, Vacuum, commit_files, expected_until, read_text, vacuum, vacuums,
 };
+use super::commits::{DeleteFile, Hidden};
 use super::time::TimeRange;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};

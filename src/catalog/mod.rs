@@ -1,7 +1,7 @@
 //! What lies in a source, and what of it is seen at a time.
 //!
-//! An [`Array`] is an array's directory. An [`ArrayListing`] is what it holds at one moment; a [`Snapshot`] is
-//! what of that a reader sees in a range of time.
+//! An [`Array`] is an array's directory. An [`ArrayListing`] is what it holds at one moment; a [`Snapshot`]
+//! is what of that a reader sees in a range of time.
 //!
 //! | module | |
 //! |---|---|

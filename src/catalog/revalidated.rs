@@ -3,9 +3,8 @@
 use crate::calendar::now;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::runtime::hash;
-use crate::runtime::lock;
 use crate::runtime::single_flight::SingleFlight;
+use crate::runtime::{hash, lock};
 use crate::storage::{RACY_WINDOW, RECHECK_AFTER};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -2,9 +2,8 @@
 //!
 //! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/array/array_directory.cc>
 
-use super::commits::DeleteFile;
-use super::commits::Hidden;
 use super::commits::Vacuum;
+use super::commits::{DeleteFile, Hidden};
 use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile};
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};

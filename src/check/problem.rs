@@ -47,8 +47,8 @@ pub enum Kind {
     Timestamps,
     /// An index is outside of its enumeration, or an enumeration has another name than the schema says.
     Enumeration,
-    /// A schema is missing, or an enumeration or label that a schema refers to; or a fragment has an attribute
-    /// with another type than the schema in force, so that it cannot be read.
+    /// A schema is missing, or an enumeration or label that a schema refers to; or a fragment has an
+    /// attribute with another type than the schema in force, so that it cannot be read.
     Schema,
     /// A commit, ignore, vacuum or delete file does not agree with the fragments or the schema.
     Commit,

@@ -10,8 +10,7 @@ use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
 use crate::bytes::Output;
 use crate::calendar::now;
-use crate::layout::FileLayout;
-use crate::layout::Stream;
+use crate::layout::{FileLayout, Stream};
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY};
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, ProgressBar};
@@ -459,8 +458,8 @@ impl Copier<'_> {
 /// Why a link below DEST is not written to.
 const IS_LINK: &str = "is a symbolic link, which is not followed";
 
-/// A directory of the copy. It is held open, and reached through its descriptor, so that a link which somebody
-/// puts in its place is not followed.
+/// A directory of the copy. It is held open, and reached through its descriptor, so that a link which
+/// somebody puts in its place is not followed.
 struct Place(OwnedFd);
 
 impl Place {

@@ -20,8 +20,7 @@ use crate::storage::{
     },
 };
 #[cfg(feature = "remote")]
-use crate::tree::is_object_in;
-use crate::tree::{Options, Tree};
+use crate::tree::{Options, Tree, is_object_in};
 #[cfg(feature = "remote")]
 use clap::Args;
 use glob::Pattern;

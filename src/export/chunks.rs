@@ -32,8 +32,8 @@ pub struct Chunks {
 
 impl Chunks {
     /// The chunks of a variable in a grid of this shape over tiles of these extents: of the coordinates of an
-    /// axis, or of cells with values of `size` bytes. `inner` is the length of the axis within cells, which is
-    /// never cut, as coordinates are not.
+    /// axis, or of cells with values of `size` bytes. `inner` is the length of the axis within cells, which
+    /// is never cut, as coordinates are not.
     pub(super) fn of(
         axis: Option<usize>,
         size: u64,

@@ -10,9 +10,9 @@
 //! | `__np_flat_<key>` | TileDB-Py: a NumPy array, which has `<key>` unless a plain pair has it |
 //! | `__pandas_<key>` | TileDB-Py: how pandas had the columns: see [`pandas`] |
 //!
-//! Names may hold dots: the longest name that fits is meant. TileDB-CF stores all numbers as INT64 or FLOAT64,
-//! so those that the CF conventions want in the variable's own type are converted. What does not fit into the
-//! conventions is left out, with a reason.
+//! Names may hold dots: the longest name that fits is meant. TileDB-CF stores all numbers as INT64 or
+//! FLOAT64, so those that the CF conventions want in the variable's own type are converted. What does not fit
+//! into the conventions is left out, with a reason.
 
 pub(super) mod geometry;
 mod group;
@@ -174,8 +174,8 @@ impl Metadata {
     }
 }
 
-/// The field whose attribute `<name>.<key>` is, and the key. The longest name that fits is meant. Looks at each
-/// of the `lengths` that names have, not at each dot, of which a key may have a million.
+/// The field whose attribute `<name>.<key>` is, and the key. The longest name that fits is meant. Looks at
+/// each of the `lengths` that names have, not at each dot, of which a key may have a million.
 fn attribute_of<'k>(
     names: &HashMap<(bool, &[u8]), usize>,
     lengths: &BTreeSet<usize>,

@@ -207,8 +207,8 @@ impl Export {
         }
     }
 
-    /// The fields that the export, which exists, leaves out, as indexes of [`View::fields`], and why; then the
-    /// dimension labels, counted on.
+    /// The fields that the export, which exists, leaves out, as indexes of [`View::fields`], and why; then
+    /// the dimension labels, counted on.
     pub fn left_out(&self, view: &View) -> Result<Vec<(usize, String)>> {
         match self {
             Export::File(Format::Csv | Format::Head | Format::Parquet) => {

@@ -3,8 +3,8 @@
 //!
 //! Little-endian: the header and directory, then the values of the column without gaps. The two dimensions of
 //! a view are rows and columns; several values per cell are samples of a pixel. With three dimensions, the
-//! first one counts bands, each a plane of its own; or, where it is long, the last one counts the samples of a
-//! colour. Of more dimensions, those of length 1 are left out. A file of less than 2^32 bytes is a classic
+//! first one counts bands, each a plane of its own; or, where it is long, the last one counts the samples of
+//! a colour. Of more dimensions, those of length 1 are left out. A file of less than 2^32 bytes is a classic
 //! TIFF; a longer one is a BigTIFF, with offsets and counts of 8 bytes.
 //!
 //! An image of 2 rows and 3 columns of UINT16, 1 to 6, without a no-data value, has 204 bytes:

@@ -64,7 +64,8 @@ impl Range {
     }
 }
 
-/// The lengths of both bounds of a stored var-sized range of `total` bytes, of which the lower one takes `low`.
+/// The lengths of both bounds of a stored var-sized range of `total` bytes, of which the lower one takes
+/// `low`.
 pub(super) fn lengths(total: u64, low: u64) -> Result<(u64, u64)> {
     match total.checked_sub(low) {
         Some(high) => Ok((low, high)),

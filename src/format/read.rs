@@ -32,8 +32,8 @@ pub(super) fn text64(c: &mut Cursor<'_>, field: &str) -> Result<Vec<u8>> {
     Ok(c.bytes(length, field)?.to_vec())
 }
 
-/// Reads a list of items, each of at least `min_size` bytes, after their number as u32, called `field`. `item`
-/// is the name of one in errors.
+/// Reads a list of items, each of at least `min_size` bytes, after their number as u32, called `field`.
+/// `item` is the name of one in errors.
 pub(super) fn items<T>(
     c: &mut Cursor<'_>,
     field: &str,

@@ -56,8 +56,8 @@ pub(crate) struct Values {
     count: usize,
 }
 
-/// The first of `range` whose values take at most `bytes` bytes together in each of `fields`, but at least one.
-/// Only var-sized cells are measured.
+/// The first of `range` whose values take at most `bytes` bytes together in each of `fields`, but at least
+/// one. Only var-sized cells are measured.
 pub(crate) fn fitting<'f>(
     fields: impl Iterator<Item = &'f FragmentCells>,
     range: Range<u64>,

@@ -1,8 +1,7 @@
 //! The metadata of a fragment, and the paths of its files.
 
 use super::field::{Role, StoredField, Writer};
-use super::generic_body::GenericBody;
-use super::generic_body::StoredList;
+use super::generic_body::{GenericBody, StoredList};
 use super::geometry::Geometry;
 use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::engine::Engine;

@@ -24,8 +24,8 @@ pub(super) const MAX_REQUEST: u32 = 1 << 20;
 /// The longest file name, in bytes.
 pub(super) const MAX_NAME: u32 = 255;
 
-/// The size of object stores, which have none that they tell: 1 PiB, as other file systems over them say. `df`
-/// leaves out file systems without blocks.
+/// The size of object stores, which have none that they tell: 1 PiB, as other file systems over them say.
+/// `df` leaves out file systems without blocks.
 const UNKNOWN_SPACE: Space = Space {
     block_size: BLOCK_SIZE,
     blocks: (1 << 50) / BLOCK_SIZE as u64,
@@ -603,8 +603,8 @@ impl FileSystem {
     }
 }
 
-/// Tells what a node is made of from what was there before names were exchanged in the source; 0 where they are
-/// not watched.
+/// Tells what a node is made of from what was there before names were exchanged in the source; 0 where they
+/// are not watched.
 fn generation(node: &Node) -> u64 {
     node.origin().engine().map_or(0, |engine| engine.generation())
 }

@@ -5,8 +5,8 @@
 //! of arrays, are kept only for the [`MAX_HELD_NODES`] most recently used entries; others are looked up again
 //! by path. Inode numbers are hashes of paths, so they do not change between mounts.
 //!
-//! A file handle, as servers of NFS have, is an inode number. The kernel may ask for one that it has forgotten,
-//! so the paths of the [`MAX_FORGOTTEN`] last ones are kept.
+//! A file handle, as servers of NFS have, is an inode number. The kernel may ask for one that it has
+//! forgotten, so the paths of the [`MAX_FORGOTTEN`] last ones are kept.
 //!
 //! Linux caches length and pages per inode, and does not tell which descriptor a `fstat` is for. So each
 //! state of a mutable file ([`State`]) has its own inode, and an open file keeps its length and pages. The

@@ -12,10 +12,10 @@
 //! | `Live` | not cached | not cached: each open file has its own state |
 //!
 //! With `allow_other`, the mode of a node follows the [permissions](crate::tree::Permissions) of its sources,
-//! and names and attributes are cached for at most 300 ms, so that changes are seen within a second. Each request
-//! of another user is checked besides, against the files that it is answered from; and an inode is of one
-//! generation of these files ([`Engine::generation`](crate::engine::Engine::generation)), so that its pages
-//! are as well.
+//! and names and attributes are cached for at most 300 ms, so that changes are seen within a second. Each
+//! request of another user is checked besides, against the files that it is answered from; and an inode is of
+//! one generation of these files ([`Engine::generation`](crate::engine::Engine::generation)), so that its
+//! pages are as well.
 //!
 //! How long an entry is cached depends on the directory that contains it, so a removed fragment disappears in
 //! time, although everything in it is immutable.

@@ -1,8 +1,7 @@
 //! Replies to the kernel's requests. Each is carried out inside [`FileSystem::guard`], and replied to outside
 //! of it, so that a panic cannot prevent the reply.
 
-use super::attributes::BLOCK_SIZE;
-use super::attributes::{absent, file_type};
+use super::attributes::{BLOCK_SIZE, absent, file_type};
 use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;

@@ -6,8 +6,7 @@
 
 pub mod segments;
 
-use crate::bytes::SequentialDetector;
-use crate::bytes::{Bytes, Output};
+use crate::bytes::{Bytes, Output, SequentialDetector};
 use crate::error::{Error, Result};
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;

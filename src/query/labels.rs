@@ -1,5 +1,5 @@
-//! Dimension labels in views: the labels of each coordinate, and which coordinates have the labels from one to
-//! another.
+//! Dimension labels in views: the labels of each coordinate, and which coordinates have the labels from one
+//! to another.
 //!
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/dimension_label.md>
 
@@ -163,8 +163,8 @@ impl View {
         &self.of.labels
     }
 
-    /// Label `index` along its axis, or the reason why the view does not show it. An error if that is unknown.
-    /// Reads metadata of fragments.
+    /// Label `index` along its axis, or the reason why the view does not show it. An error if that is
+    /// unknown. Reads metadata of fragments.
     pub(crate) fn along(&self, index: usize) -> Result<std::result::Result<Along, String>> {
         match self.find_along(index) {
             Ok(along) => Ok(Ok(along)),

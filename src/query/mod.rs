@@ -335,8 +335,8 @@ impl View {
             }))
     }
 
-    /// Whether the footers of dense fragments prove that every cell of a dense view is written. True for sparse
-    /// views. Reads the metadata of fragments.
+    /// Whether the footers of dense fragments prove that every cell of a dense view is written. True for
+    /// sparse views. Reads the metadata of fragments.
     pub(crate) fn is_covered(&self) -> Result<bool> {
         match self.merge()? {
             Merge::Dense(dense) => dense.is_covered(),

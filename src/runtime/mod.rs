@@ -25,8 +25,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The value of `cell`, which `make` makes if there is none. Several threads may make it; the first one stays. A
-/// failure is not kept.
+/// The value of `cell`, which `make` makes if there is none. Several threads may make it; the first one
+/// stays. A failure is not kept.
 pub(crate) fn get_or_make<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     match cell.get() {
         Some(value) => Ok(value),

@@ -97,8 +97,8 @@ impl<T: Clone> Flight<T> {
 }
 
 /// Lets one thread at a time make something that others want as well. Unlike a lock, waiting ends when the
-/// [requester](crate::runtime::requester) has a signal to handle; and if the thread fails, those that waited for it
-/// fail with the same error, instead of one failure after the other.
+/// [requester](crate::runtime::requester) has a signal to handle; and if the thread fails, those that waited
+/// for it fail with the same error, instead of one failure after the other.
 #[derive(Default)]
 pub struct SingleFlight {
     current: Mutex<Option<Arc<Flight<()>>>>,

@@ -59,8 +59,8 @@ impl Entry {
     }
 }
 
-/// The entity tag of `file` in the state of `stat`: a hash of what decides its bytes, the same in every process of
-/// this version of the program.
+/// The entity tag of `file` in the state of `stat`: a hash of what decides its bytes, the same in every
+/// process of this version of the program.
 pub fn etag(path: &UrlPath, file: &dyn File, stat: Stat) -> Option<String> {
     let version = match file.freshness() {
         Freshness::Live => return None,

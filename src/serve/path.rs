@@ -50,7 +50,8 @@ impl UrlPath {
         }
     }
 
-    /// The path as it is written in a URL, from the root on, with a slash at the end if it is that of a directory.
+    /// The path as it is written in a URL, from the root on, with a slash at the end if it is that of a
+    /// directory.
     pub fn encode(&self, directory: bool) -> String {
         let mut out = String::from("/");
         for (index, name) in self.names.iter().enumerate() {

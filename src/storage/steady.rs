@@ -47,8 +47,8 @@ impl SteadyStorage {
         self.check(path, known == identity)
     }
 
-    /// Notes that nothing is at `path`. Fails with ESTALE if something was there before, because nobody can say
-    /// who may read that.
+    /// Notes that nothing is at `path`. Fails with ESTALE if something was there before, because nobody can
+    /// say who may read that.
     fn miss(&self, path: &Path) -> Result<()> {
         let known = lock(&self.met).contains_key(&self.hash(path));
         self.check(path, !known)

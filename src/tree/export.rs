@@ -11,8 +11,8 @@ use crate::layout::{FileLayout, Stream};
 use crate::query::View;
 use std::sync::Arc;
 
-/// The export `name` of the view `shown`; None if no export has that name. `NotFound`, with the reason, if this
-/// view has none. If that is unknown, returns a node whose accesses fail.
+/// The export `name` of the view `shown`; None if no export has that name. `NotFound`, with the reason, if
+/// this view has none. If that is unknown, returns a node whose accesses fail.
 pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
     let of = shown.clone();
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {

@@ -35,8 +35,8 @@ impl Asked {
     }
 }
 
-/// Parses a name in `at/`: a range of time as [`parse`] does, or a pin, as its [`Display`](std::fmt::Display) writes it, with or
-/// without colons. The error is the reason why there is no such directory.
+/// Parses a name in `at/`: a range of time as [`parse`] does, or a pin, as its [`Display`](std::fmt::Display)
+/// writes it, with or without colons. The error is the reason why there is no such directory.
 pub fn parse_name(name: &str) -> Result<Asked, String> {
     let Some((time, hash)) = name.split_once('~') else {
         return parse(name).map(Asked::Within);
@@ -52,10 +52,10 @@ pub fn parse_name(name: &str) -> Result<Asked, String> {
 /// missing. A missing start is 0; a missing end is `u64::MAX`, which means now, as in TileDB. The error is
 /// the reason why there is no such directory.
 ///
-/// A time is a full or truncated RFC 3339 time, in UTC unless it has an offset, or milliseconds since the Unix
-/// epoch. Four digits are a year; digits of any other number, or with a sign, are milliseconds. Missing parts
-/// are as small as possible in a start, and as large as possible in an end or a single time. Times before 1970
-/// become 0.
+/// A time is a full or truncated RFC 3339 time, in UTC unless it has an offset, or milliseconds since the
+/// Unix epoch. Four digits are a year; digits of any other number, or with a sign, are milliseconds. Missing
+/// parts are as small as possible in a start, and as large as possible in an end or a single time. Times
+/// before 1970 become 0.
 pub fn parse(name: &str) -> Result<TimeRange, String> {
     match name.split_once("..") {
         None => Ok(TimeRange::until(end(name)?)),

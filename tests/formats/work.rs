@@ -3,8 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Barrier};
-use tiledbfs::internals::bytes::SequentialDetector;
-use tiledbfs::internals::bytes::{Keep, Output};
+use tiledbfs::internals::bytes::{Keep, Output, SequentialDetector};
 use tiledbfs::internals::engine::Engine;
 use tiledbfs::internals::filter::TileCodec;
 use tiledbfs::internals::format::datatype::Datatype;

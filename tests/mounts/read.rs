@@ -243,7 +243,8 @@ impl Handle {
         };
         let path = CString::new(path.as_os_str().as_bytes()).unwrap();
         let mut mount = 0;
-        // SAFETY: all pointers are to values that live until the call returns, and the length is that of `bytes`.
+        // SAFETY: all pointers are to values that live until the call returns, and the length is that of
+        // `bytes`.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_name_to_handle_at,

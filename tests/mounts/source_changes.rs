@@ -13,8 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use tiledbfs::internals::fuse::FileSystem;
-use tiledbfs::internals::fuse::{MountOptions, Mounted, mount};
+use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount};
 use tiledbfs::internals::tree::{ErrorLog, Options, Tree};
 
 mod gone;

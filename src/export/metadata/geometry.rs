@@ -6,9 +6,9 @@
 //! | `CRS` | the coordinate reference system as PROJJSON or WKT |
 //! | `LAYER_EXTENT_MINX`, `_MINY`, `_MAXX`, `_MAXY` | the extent of all geometries, FLOAT64 |
 //!
-//! Attributes of the type GEOM_WKB are geometries without a name, where `CRS` or `dataset_type` says that there
-//! are some, or dimensions are called `_X` and `_Y`. The type alone says little: DuckDB opens no file with a
-//! geometry that is none.
+//! Attributes of the type GEOM_WKB are geometries without a name, where `CRS` or `dataset_type` says that
+//! there are some, or dimensions are called `_X` and `_Y`. The type alone says little: DuckDB opens no file
+//! with a geometry that is none.
 
 use super::{LeftOut, PAIR_MEMORY};
 use crate::export::grid::Value;

@@ -1,9 +1,9 @@
 //! How pandas had the columns of a table that TileDB-Py wrote.
 //!
 //! Both keys hold JSON, names with types of pandas, such as `{"a": "Int64", "b": "category"}`:
-//! `__pandas_index_dims` for the levels of the index in order, `__pandas_attribute_repr` for other columns. Types
-//! that NumPy has follow from the stored ones. Those that it lacks are kept where the stored type has their
-//! values, because pyarrow reads no file that names others.
+//! `__pandas_index_dims` for the levels of the index in order, `__pandas_attribute_repr` for other columns.
+//! Types that NumPy has follow from the stored ones. Those that it lacks are kept where the stored type has
+//! their values, because pyarrow reads no file that names others.
 
 use super::{LeftOut, PAIR_MEMORY, Shown};
 use crate::export::grid::Value;

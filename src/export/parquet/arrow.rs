@@ -5,10 +5,10 @@
 //! u32 2^32 - 1, u32 length of the rest, a FlatBuffer `Message` of a `Schema`, zeros up to a multiple of 8
 //! ```
 //!
-//! The types are those that readers would derive from the Parquet schema alone, except that enumerated text is
-//! a dictionary, which keeps labels that no cell has, and the order of all. pyarrow takes the file's other
-//! metadata from here as well. In the FlatBuffer, what a table
-//! refers to lies behind it, so that each part can be written before the ones that it points to.
+//! The types are those that readers would derive from the Parquet schema alone, except that enumerated text
+//! is a dictionary, which keeps labels that no cell has, and the order of all. pyarrow takes the file's other
+//! metadata from here as well. In the FlatBuffer, what a table refers to lies behind it, so that each part
+//! can be written before the ones that it points to.
 
 use super::leaf::{Leaf, Logical, Physical, Shape};
 use super::plan::Pair;
@@ -56,8 +56,8 @@ pub(super) struct Dictionary {
     pub ordered: bool,
 }
 
-/// The value of `ARROW:schema` for leaves, each with its attributes and its dictionary, and for the file's other
-/// `pairs`.
+/// The value of `ARROW:schema` for leaves, each with its attributes and its dictionary, and for the file's
+/// other `pairs`.
 pub(super) fn schema<'a>(
     leaves: &[Leaf],
     columns: impl Iterator<Item = (&'a Attributes, Option<Dictionary>)>,

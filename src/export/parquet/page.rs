@@ -144,8 +144,8 @@ fn header(of: i32, body: u64, more: impl FnOnce(&mut Writer)) -> Vec<u8> {
     writer.finish()
 }
 
-/// The elements of each cell of some rows, and whether the cell is valid. Elements are numbered over the whole
-/// column, those of labels over all labels.
+/// The elements of each cell of some rows, and whether the cell is valid. Elements are numbered over the
+/// whole column, those of labels over all labels.
 fn cells(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
     if let Encoding::List(labels) = &leaf.encoding {
         let count = (rows.end - rows.start) as usize;

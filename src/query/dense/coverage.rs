@@ -35,8 +35,8 @@ impl Overlay {
         self.holes_among(area, &covering, each)
     }
 
-    /// [`Overlay::holes`] for `layers`, all of which touch `area`. Halves the box at the median of the ends of
-    /// layers in it, so that each half has fewer, until a layer covers all of a box or none touches it.
+    /// [`Overlay::holes`] for `layers`, all of which touch `area`. Halves the box at the median of the ends
+    /// of layers in it, so that each half has fewer, until a layer covers all of a box or none touches it.
     fn holes_among(
         &self,
         area: Area,

@@ -239,8 +239,8 @@ impl Dense {
         count(&self.cells()?.shape)
     }
 
-    /// The newest fragment that has attribute `index` in another form and that some cell comes from: its name,
-    /// and the difference.
+    /// The newest fragment that has attribute `index` in another form and that some cell comes from: its
+    /// name, and the difference.
     pub(super) fn unreadable(&self, index: usize) -> Result<Option<(String, &'static str)>> {
         let missing = || Error::internal(format!("there is no attribute {index}"));
         let attribute = self.schema.attributes.get(index).ok_or_else(missing)?;

@@ -127,8 +127,8 @@ impl Overlay {
     }
 
     /// The layers that have the cells of `wanted`, which must be inside `tile`, the box of a tile of the
-    /// array. `holds` tells whether a layer has the attribute; the values of older layers show through one that
-    /// has not.
+    /// array. `holds` tells whether a layer has the attribute; the values of older layers show through one
+    /// that has not.
     pub(super) fn parts(&self, tile: &Area, wanted: &Area, holds: impl Fn(usize) -> bool) -> Parts {
         // The parts of the tile that newer layers without the attribute cover. None contains another.
         let mut hiding: Vec<Area> = Vec::new();

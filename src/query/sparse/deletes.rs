@@ -2,8 +2,7 @@
 
 use crate::catalog::time::TimeRange;
 use crate::error::Result;
-use crate::fragment::cell_slice::CellSlice;
-use crate::fragment::cell_slice::{Values, numbers};
+use crate::fragment::cell_slice::{CellSlice, Values, numbers};
 use crate::fragment::cells::FragmentCells;
 use crate::fragment::field::Role;
 use crate::fragment::info::FragmentInfo;

@@ -8,8 +8,7 @@ use crate::catalog::time::TimeRange;
 use crate::error::{Error, Result};
 use crate::format::datatype::Kind;
 use crate::format::fragment::boxes::Bounds;
-use crate::fragment::cell_slice::CellSlice;
-use crate::fragment::cell_slice::{Values, fitting, numbers};
+use crate::fragment::cell_slice::{CellSlice, Values, fitting, numbers};
 use crate::fragment::cells::FragmentCells;
 use crate::fragment::column::Content;
 use crate::fragment::field;
@@ -147,8 +146,8 @@ impl<K> Window<K> {
 }
 
 impl Input {
-    /// The fragment `info`, number `index` in reading order, `is_unsorted` if that is known, as the input of a view of `times` and `ranges`.
-    /// `Corrupt` if it has no coordinates.
+    /// The fragment `info`, number `index` in reading order, `is_unsorted` if that is known, as the input of
+    /// a view of `times` and `ranges`. `Corrupt` if it has no coordinates.
     pub(super) fn new(
         (index, is_unsorted): (usize, bool),
         info: Arc<FragmentInfo>,

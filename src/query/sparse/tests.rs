@@ -337,7 +337,8 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
     }
 }
 
-/// An array of one INT32 dimension in tiles of 16 cells, with one fragment of these coordinates for each list.
+/// An array of one INT32 dimension in tiles of 16 cells, with one fragment of these coordinates for each
+/// list.
 fn one_dimension(fragments: &[Vec<i32>]) -> MemoryStorage {
     let dimension = Dimension {
         datatype: INT32,
