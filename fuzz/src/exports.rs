@@ -46,10 +46,10 @@ pub fn exports(data: &[u8]) {
                     assert_eq!(streamed, length);
                 }
             }
-            Export::Image(_, field) => {
+            Export::Image(_, fields) => {
                 same(
                     &export,
-                    |view| tiff::layout(view, *field),
+                    |view| tiff::layout(view, fields.clone()),
                     [&first, &second],
                     &mut dice,
                 );

@@ -8,12 +8,14 @@
 //! | `__tiledb_attr.<attribute>.<key>` | TileDB-CF: attribute `<key>` of an attribute's variable |
 //! | `__tiledb_dim.<dimension>.<key>` | the same of a dimension |
 //! | `__np_flat_<key>` | TileDB-Py: a NumPy array, which has `<key>` unless a plain pair has it |
+//! | `_gdal` | GDAL: where a raster is, and what its bands are: see [`gdal`] |
 //! | `__pandas_<key>` | TileDB-Py: how pandas had the columns: see [`pandas`] |
 //!
 //! Names may hold dots: the longest name that fits is meant. TileDB-CF stores all numbers as INT64 or
 //! FLOAT64, so those that the CF conventions want in the variable's own type are converted. What does not fit
 //! into the conventions is left out, with a reason.
 
+pub mod gdal;
 pub(super) mod geometry;
 mod group;
 pub(super) mod pandas;
@@ -24,7 +26,7 @@ mod tests;
 use super::grid::{Attributes, Value};
 use crate::bytes::Keep;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::format::body::Body;
 use crate::format::datatype::{Datatype, Kind};
@@ -32,6 +34,7 @@ use crate::format::metadata::each_record;
 use crate::fragment::generic_body::GenericFile;
 use crate::query::{Field, Role, View};
 use crate::runtime::cache::{CacheKey, Entry};
+use gdal::Raster;
 use geometry::Geometry;
 pub(super) use group::GroupMetadata;
 use pandas::Pandas;
@@ -60,7 +63,7 @@ const OF_DIMENSION: &[u8] = b"__tiledb_dim.";
 const FLAT: &[u8] = b"__np_flat_";
 
 /// Keys of programs that are read.
-const OF_PROGRAMS: [&[u8]; 2] = [pandas::INDEX, pandas::ATTRIBUTES];
+const OF_PROGRAMS: [&[u8]; 3] = [gdal::KEY, pandas::INDEX, pandas::ATTRIBUTES];
 
 /// The metadata that exports of a view show.
 #[derive(Debug, Default, PartialEq)]
@@ -69,6 +72,8 @@ pub struct Metadata {
     pub array: Vec<(Vec<u8>, Value)>,
     /// The attributes of each field of the view, by key, in order.
     pub fields: Vec<Attributes>,
+    /// What GDAL tells of a raster; None if it did not write the array.
+    pub raster: Option<Raster>,
     /// How pandas had the columns; None if it did not write the array.
     pub pandas: Option<Pandas>,
     /// The geometries of the cells; None if there are none.
@@ -83,12 +88,13 @@ impl Entry for Metadata {
         let fields = self.fields.iter().flatten();
         let fields = fields.map(|(key, value)| size(key.as_bytes(), value));
         let left_out = self.left_out.iter().map(|(key, _)| PAIR_MEMORY + key.len());
+        let raster = self.raster.as_ref().map_or(0, Raster::memory);
         let pandas = self.pandas.as_ref().map_or(0, Pandas::memory);
         let geometry = self.geometry.as_ref().map_or(0, Geometry::memory);
         array
             .chain(fields)
             .chain(left_out)
-            .chain([pandas, geometry])
+            .chain([raster, pandas, geometry])
             .sum::<usize>() as u64
     }
 }
@@ -116,15 +122,28 @@ impl Metadata {
         cache.derive(CacheKey::of(object), 4096, Keep::Staying, make)
     }
 
-    /// No metadata of a view with these fields.
-    pub(super) fn without(fields: &[Field]) -> Metadata {
-        Metadata {
-            fields: vec![Attributes::new(); fields.len()],
-            ..Metadata::default()
-        }
+    /// [`Metadata::of`], or none at all if it is damaged, for files whose values do not depend on it: `view.json`
+    /// says so.
+    pub(super) fn or_none(view: &View) -> Result<Arc<Metadata>> {
+        let damaged = match Metadata::of(view) {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) => match error.kind() {
+                ErrorKind::Truncated
+                | ErrorKind::Corrupt
+                | ErrorKind::ChecksumMismatch
+                | ErrorKind::UnsupportedVersion
+                | ErrorKind::Unsupported
+                | ErrorKind::LimitExceeded => Metadata {
+                    fields: vec![Attributes::new(); view.fields().len()],
+                    ..Metadata::default()
+                },
+                _ => return Err(error),
+            },
+        };
+        Ok(Arc::new(damaged))
     }
 
-    /// Tells whose attribute each pair is.
+    /// Tells whose attribute each pair is, and reads what programs tell in pairs of their own.
     fn sort(fields: &[Field], pairs: BTreeMap<Vec<u8>, Shown>) -> Metadata {
         let numbered = fields.iter().enumerate();
         let is_dimension = |field: &Field| matches!(field.role, Role::Dimension(_));
@@ -164,6 +183,9 @@ impl Metadata {
                 Ok((number, name, value)) => drop(found[number].entry(name).or_insert(value)),
                 Err(reason) => out.left_out.push((key, reason)),
             }
+        }
+        if let Some(value) = programs.remove(gdal::KEY) {
+            out.raster = Raster::read(fields, value, &mut out.left_out);
         }
         out.pandas = Pandas::read(fields, programs, &mut out.left_out);
         out.geometry = Geometry::read(fields, &array, &mut out.left_out);

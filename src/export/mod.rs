@@ -15,6 +15,7 @@ pub mod npy;
 pub mod parquet;
 pub mod picture;
 pub mod preview;
+mod raster;
 #[cfg(test)]
 mod tests;
 pub mod tiff;
@@ -28,6 +29,7 @@ use crate::query::{Role, View};
 use crate::runtime::cache::{CacheKey, Entry};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Path components, and the place of each.
@@ -185,15 +187,15 @@ pub enum Export {
     File(Format),
     /// `array.zarr/`
     Zarr,
-    /// `raster/<name>`, an image of the field of this index.
-    Image(String, usize),
+    /// `raster/<name>`, an image of the fields of these indexes.
+    Image(String, Range<usize>),
 }
 
 impl Export {
     /// All exports that a view of this schema may have.
     pub fn all(view: &View) -> Vec<Export> {
         let images = tiff::image_names(view).into_iter().zip(tiff::fields(view));
-        let images = images.map(|(name, field)| Export::Image(name, field));
+        let images = images.map(|(name, fields)| Export::Image(name, fields));
         let files = Format::ALL.into_iter().map(Export::File);
         files.chain([Export::Zarr]).chain(images).collect()
     }
@@ -252,7 +254,7 @@ impl Export {
         match self {
             Export::File(format) => format.absent(view, options),
             Export::Zarr => zarr::absent(view),
-            Export::Image(_, field) => tiff::absent(view, *field),
+            Export::Image(_, fields) => tiff::absent(view, fields.clone()),
         }
     }
 }

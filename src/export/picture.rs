@@ -69,7 +69,8 @@ impl Picture {
     /// The picture of attribute `field` of a view. `NotFound`, with the reason, if there is none. Reads only
     /// metadata.
     pub fn of(view: &View, field: usize) -> Result<Picture> {
-        let (image, attribute) = tiff::describe(view, field, || view.shape())?.map_err(Error::not_found)?;
+        let (image, attribute) =
+            tiff::describe(view, field..field + 1, || view.shape())?.map_err(Error::not_found)?;
         if let Some(reason) = view.unreadable(field)? {
             return Err(Error::not_found(reason));
         }

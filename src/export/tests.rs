@@ -85,8 +85,8 @@ fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
             let what = format!("{} of {}", export.path(), path.display());
             match export {
                 Export::File(format) => files[0] += check(&what, || format.layout(&view), &mut numbers),
-                Export::Image(_, field) => {
-                    files[1] += check(&what, || tiff::layout(&view, field), &mut numbers);
+                Export::Image(_, fields) => {
+                    files[1] += check(&what, || tiff::layout(&view, fields.clone()), &mut numbers);
                 }
                 Export::Zarr => {
                     let group = zarr::ZarrGroup::of(view.clone()).unwrap();

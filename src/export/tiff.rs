@@ -28,9 +28,14 @@
 //! ```
 //!
 //! Dates and times are the stored integers. Null cells hold the attribute's fill value, which is the no-data
-//! value (GDAL_NODATA) where the rule for `_FillValue` allows it. There is no georeferencing: TileDB has
-//! none.
+//! value (GDAL_NODATA) where the rule for `_FillValue` allows it. What GDAL tells of a raster that it wrote is
+//! in [`geo`].
 
+mod geo;
+
+use super::metadata::Metadata;
+use super::metadata::gdal::{Axes, Band};
+use super::raster::{self, Placed};
 use super::{Names, encoded_names, grid, names_of};
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
@@ -40,6 +45,7 @@ use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
 use crate::names;
 use crate::query::{Field, Role, View};
+use geo::Geo;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -58,10 +64,11 @@ const ALIGNMENT: u64 = 64;
 /// The name of the directory of images.
 pub const DIRECTORY: &str = "raster";
 
-/// The file names of the images that the attributes of a view may have, in the order of [`fields`].
+/// The file names of the images that a view may have, in the order of [`fields`].
 pub(super) fn image_names(view: &View) -> Vec<String> {
     const SUFFIX: &str = ".tif";
-    let named = encoded_names(view).into_iter().skip(fields(view).start);
+    let named = encoded_names(view).into_iter().skip(attributes(view).start);
+    let named = named.chain(together(view).map(|_| raster::VALUES.to_owned()));
     let named = named.map(|name| names::within(&name, names::MAX - SUFFIX.len()) + SUFFIX);
     names::unique(named.collect(), names::MAX)
 }
@@ -72,27 +79,56 @@ pub fn images(view: &View) -> Result<Arc<Names>> {
 }
 
 /// The fields of a view that are attributes.
-pub fn fields(view: &View) -> Range<usize> {
+fn attributes(view: &View) -> Range<usize> {
     view.schema().dimensions.len()..view.fields().len()
 }
 
-/// Why field `field` has no image; None if it has one. Reads only metadata.
-pub fn absent(view: &View, field: usize) -> Result<Option<String>> {
-    match describe(view, field, || view.shape_at_most())? {
+/// The fields of each image that a view may have: each attribute, then those that GDAL wrote as bands.
+pub fn fields(view: &View) -> Vec<Range<usize>> {
+    let each = attributes(view).map(|field| field..field + 1);
+    each.chain(together(view)).collect()
+}
+
+/// The attributes `TDB_VALUES_1`, `TDB_VALUES_2` and so on of an array of rows and columns: GDAL writes bands as
+/// attributes. None if there are less than two, or if `TDB_VALUES` is an attribute itself.
+fn together(view: &View) -> Option<Range<usize>> {
+    let attributes = attributes(view);
+    let all = view.fields();
+    let named = |field: usize, name: &str| *all[field].name == *name.as_bytes();
+    let first = attributes
+        .clone()
+        .find(|field| named(*field, &format!("{}_1", raster::VALUES)))?;
+    let bands = (first..attributes.end).zip(1u64..);
+    let bands = bands.take_while(|(field, band)| named(*field, &format!("{}_{band}", raster::VALUES)));
+    let fields = first..first + bands.count();
+    let is_free = attributes.clone().all(|field| !named(field, raster::VALUES));
+    let is_raster = Axes::of(all).is_some_and(|axes| axes.bands.is_none());
+    (fields.len() > 1 && is_free && is_raster).then_some(fields)
+}
+
+/// Why these fields have no image; None if they have one. Reads only metadata.
+pub fn absent(view: &View, fields: Range<usize>) -> Result<Option<String>> {
+    let image = match describe(view, fields.clone(), || view.shape_at_most())? {
         // Where a third axis counts samples, a smaller shape may have it count columns.
-        Ok((image, _)) if image.planar || view.schema().dimensions.len() == 2 => view.unreadable(field),
-        _ => match describe(view, field, || view.shape())? {
-            Ok(_) => view.unreadable(field),
-            Err(reason) => Ok(Some(reason)),
-        },
+        Ok((image, _)) if image.planar || view.schema().dimensions.len() == 2 => Ok(image),
+        _ => describe(view, fields.clone(), || view.shape())?.map(|(image, _)| image),
+    };
+    if let Err(reason) = image {
+        return Ok(Some(reason));
     }
+    for field in fields {
+        if let Some(reason) = view.unreadable(field)? {
+            return Ok(Some(reason));
+        }
+    }
+    Ok(None)
 }
 
 /// Why no attribute has an image; None if one has.
 pub fn all_absent(view: &View) -> Result<Option<String>> {
     let mut reason = Some("there are no attributes".to_owned());
-    for field in fields(view) {
-        reason = absent(view, field)?;
+    for fields in fields(view) {
+        reason = absent(view, fields)?;
         if reason.is_none() {
             break;
         }
@@ -100,18 +136,34 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
     Ok(reason)
 }
 
-/// The image of field `field`; reads decode the data. `NotFound` if there is none.
-pub fn layout(view: &Arc<View>, field: usize) -> Result<FileLayout> {
-    let (image, attribute) = describe(view, field, || view.shape())?.map_err(Error::not_found)?;
-    let image = Image {
-        nodata: nodata(view, attribute)?,
-        ..image
+/// The image of these fields; reads decode the data. `NotFound` if there is none.
+pub fn layout(view: &Arc<View>, fields: Range<usize>) -> Result<FileLayout> {
+    let view = &raster::cropped(view)?;
+    let (mut image, attribute) =
+        describe(view, fields.clone(), || view.shape())?.map_err(Error::not_found)?;
+    let metadata = Metadata::or_none(view)?;
+    image.nodata = match Placed::of(&metadata, view)? {
+        None => nodata(view, attribute)?,
+        Some(placed) => {
+            let bands = fields.clone().flat_map(|field| placed.bands(view, field));
+            let bands: Vec<Option<&Band>> = bands.collect();
+            image.geo = Geo::new(&placed, &bands, &image);
+            // A file has one value. Blocks are written whole, so without one no pixel lacks data.
+            let told = bands.iter().flatten().find_map(|band| band.nodata);
+            match told {
+                Some(value) => Some(digits(Scalar::Float64(value))),
+                None if view.is_covered()? => None,
+                None => nodata(view, attribute)?,
+            }
+        }
     };
     let mut parts = image.head();
-    parts.push(Box::new(CellBytes::new(
-        grid::stored(view, field)?,
-        Content::Data,
-    )?));
+    for field in fields {
+        parts.push(Box::new(CellBytes::new(
+            grid::stored(view, field)?,
+            Content::Data,
+        )?));
+    }
     FileLayout::new(view.state(), parts)
 }
 
@@ -132,15 +184,18 @@ pub(super) struct Image {
     pub(super) rgb: bool,
     /// The no-data value in digits.
     nodata: Option<String>,
+    /// Where it is on the ground.
+    geo: Geo,
 }
 
-/// The image of a field for a view of this shape, without its no-data value, and the attribute; or why there
-/// is none. If a shape has an image whose third axis counts no samples, so have all smaller shapes.
+/// The image of some fields for a view of this shape, without its no-data value and place, and the first field;
+/// or why there is none. If a shape has an image whose third axis counts no samples, so have all smaller shapes.
 pub(super) fn describe(
     view: &View,
-    field: usize,
+    fields: Range<usize>,
     shape: impl FnOnce() -> Result<Vec<u64>>,
 ) -> Result<Result<(Image, &Field), String>> {
+    let field = fields.start;
     let attribute = view.fields().get(field);
     let attribute = attribute.filter(|field| matches!(field.role, Role::Attribute(_)));
     let Some(attribute) = attribute else {
@@ -164,8 +219,17 @@ pub(super) fn describe(
     };
     let bits = attribute.datatype.size() as u64 * 8;
     let colours = attribute.datatype.kind() == Kind::Unsigned && bits <= 16;
+    let alike = |other: &Field| other.form() == attribute.form() && values == 1;
+    if fields.len() > 1 && !fields.clone().all(|other| alike(&view.fields()[other])) {
+        return reason("the attributes differ in type");
+    }
     let shape = shown_axes(shape()?);
+    let bands = Axes::of(view.fields()).filter(|axes| axes.x == axes.y + 1 && values == 1);
+    let bands = bands.and_then(|axes| axes.bands);
     let (planar, samples, height, width) = match *shape.as_slice() {
+        [height, width] if fields.len() > 1 => (true, fields.len() as u64, height, width),
+        [samples, height, width] if bands == Some(0) => (true, samples, height, width),
+        [height, width, samples] if bands == Some(2) => (false, samples, height, width),
         [height, width] => (false, u64::from(values), height, width),
         [_, _, _] if values > 1 => return reason("several values per cell are shown in 2 dimensions only"),
         [height, width, samples @ 3..=4] if colours && height > 4 => (false, samples, height, width),
@@ -190,6 +254,7 @@ pub(super) fn describe(
         format,
         rgb: colours && matches!(samples, 3 | 4),
         nodata: None,
+        geo: Geo::default(),
     };
     let pixels = u128::from(height) * u128::from(width) * u128::from(samples);
     let bytes = pixels * u128::from(bits / 8);
@@ -244,6 +309,8 @@ enum Values {
     Long(u64),
     /// One value repeated: the value and the count.
     Shorts(u64, u64),
+    Words(Vec<u16>),
+    Doubles(Vec<f64>),
     Ascii(Vec<u8>),
     /// An address-sized number for each strip: its offset.
     StripOffsets,
@@ -289,25 +356,36 @@ impl Image {
             true => (self.samples.saturating_sub(3), 2),
             false => (self.samples.saturating_sub(1), 0),
         };
-        let nodata = self.nodata.as_ref().map(|digits| {
-            let mut text = digits.clone().into_bytes();
-            text.push(0);
-            text
-        });
+        let text = |text: &str| (!text.is_empty()).then(|| Values::Ascii([text.as_bytes(), b"\0"].concat()));
+        let words = |words: &[u16]| (!words.is_empty()).then(|| Values::Words(words.to_vec()));
+        let doubles = |numbers: &[f64]| (!numbers.is_empty()).then(|| Values::Doubles(numbers.to_vec()));
+        let geo = &self.geo;
+        let photometric = match (self.rgb, geo.palette.is_empty()) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 3,
+        };
         let entries = [
             (256, Some(Values::Long(self.width))),
             (257, Some(Values::Long(self.height))),
             (258, Some(Values::Shorts(self.bits, self.samples))),
             (259, Some(Values::Short(1))),
-            (262, Some(Values::Short(if self.rgb { 2 } else { 1 }))),
+            (262, Some(Values::Short(photometric))),
             (273, Some(Values::StripOffsets)),
             (277, Some(Values::Short(self.samples))),
             (278, Some(Values::Long(self.rows()))),
             (279, Some(Values::StripLengths)),
             (284, Some(Values::Short(if self.planar { 2 } else { 1 }))),
+            (320, words(&geo.palette)),
             (338, (extra > 0).then_some(Values::Shorts(kind, extra))),
             (339, Some(Values::Shorts(self.format, self.samples))),
-            (42113, nodata.map(Values::Ascii)),
+            (33550, doubles(&geo.sizes)),
+            (33922, doubles(&geo.tie)),
+            (34264, doubles(&geo.matrix)),
+            (34735, words(&geo.keys)),
+            (34737, text(&geo.text)),
+            (42112, text(&geo.metadata)),
+            (42113, self.nodata.as_deref().and_then(text)),
         ];
         let entries = entries.into_iter();
         entries.filter_map(|(tag, values)| Some((tag, values?))).collect()
@@ -336,6 +414,8 @@ impl Image {
                 Values::Ascii(text) => (2, 1, text.len() as u64),
                 Values::Short(_) => (3, 2, 1),
                 Values::Shorts(_, count) => (3, 2, *count),
+                Values::Words(words) => (3, 2, words.len() as u64),
+                Values::Doubles(numbers) => (12, 8, numbers.len() as u64),
                 Values::Long(_) => (4, 4, 1),
                 Values::StripOffsets | Values::StripLengths => {
                     (long, address, self.planes().saturating_mul(self.strips()))
@@ -407,6 +487,8 @@ impl Image {
             Values::Short(number) | Values::Long(number) | Values::Shorts(number, _) => {
                 Box::new(move |_| number)
             }
+            Values::Words(words) => Box::new(move |index| words[index as usize].into()),
+            Values::Doubles(numbers) => Box::new(move |index| numbers[index as usize].to_bits()),
             Values::Ascii(text) => Box::new(move |index| text[index as usize].into()),
             Values::StripOffsets => Box::new(move |index| {
                 data.saturating_add(index / strips * plane)

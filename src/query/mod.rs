@@ -118,6 +118,11 @@ impl View {
         Ok(View::of(self.of.part(subarray, most)))
     }
 
+    /// A view of this state of a part of the domain.
+    pub(crate) fn part(&self, subarray: Vec<DimRange>) -> View {
+        View::of(self.of.part(Some(subarray), None))
+    }
+
     /// The box at the lower corner of a dense view that holds its first `most` cells, and at most twice as
     /// many. None if the view has no region.
     fn first_box(&self, most: u64) -> Result<Option<Vec<DimRange>>> {

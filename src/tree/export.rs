@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::export::{Format, tiff, zarr};
 use crate::layout::{FileLayout, Stream};
 use crate::query::View;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The export `name` of the view `shown`; None if no export has that name. `NotFound`, with the reason, if
@@ -65,8 +66,8 @@ pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
 pub enum Exported {
     /// The whole view.
     File(Format),
-    /// The image of the field with this index.
-    Image(usize),
+    /// The image of the fields with these indexes.
+    Image(Range<usize>),
     /// The chunk with these grid coordinates of an array in the Zarr group.
     Chunk(String, Vec<u64>),
 }
@@ -88,7 +89,7 @@ impl ExportFile {
         let view = self.shown.view()?;
         let layout = || match &self.exported {
             Exported::File(format) => format.layout(&view),
-            Exported::Image(field) => tiff::layout(&view, *field),
+            Exported::Image(fields) => tiff::layout(&view, fields.clone()),
             Exported::Chunk(array, numbers) => {
                 zarr::ZarrGroup::of(view.clone())?.array(array)?.chunk(numbers)
             }
@@ -135,9 +136,9 @@ impl File for ExportFile {
     fn origin(&self) -> Origin {
         let moment = self.shown.moment.clone();
         match &self.exported {
-            Exported::File(Format::NetCdf) => Origin::DescribedCells(moment),
+            Exported::File(Format::NetCdf) | Exported::Image(_) => Origin::DescribedCells(moment),
             Exported::File(_) => Origin::LabelledCells(moment),
-            Exported::Image(_) | Exported::Chunk(..) => Origin::Cells(moment),
+            Exported::Chunk(..) => Origin::Cells(moment),
         }
     }
 

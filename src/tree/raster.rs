@@ -16,21 +16,21 @@ impl Directory for RasterDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let view = self.0.view()?;
         let found = tiff::images(&view)?.position(name);
-        let Some(field) = found.and_then(|place| tiff::fields(&view).nth(place)) else {
+        let Some(fields) = found.and_then(|place| tiff::fields(&view).into_iter().nth(place)) else {
             return Ok(None);
         };
         // If it is unknown whether the image exists, it is shown, and accesses fail.
-        match tiff::absent(&view, field) {
+        match tiff::absent(&view, fields.clone()) {
             Ok(Some(reason)) => Err(Error::not_found(reason)),
-            _ => Ok(Some(ExportFile::node(&self.0, Exported::Image(field)))),
+            _ => Ok(Some(ExportFile::node(&self.0, Exported::Image(fields)))),
         }
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let view = self.0.view()?;
         let mut entries: Vec<Entry> = Vec::new();
-        for (name, field) in tiff::images(&view)?.names.iter().zip(tiff::fields(&view)) {
-            if !matches!(tiff::absent(&view, field), Ok(Some(_))) {
+        for (name, fields) in tiff::images(&view)?.names.iter().zip(tiff::fields(&view)) {
+            if !matches!(tiff::absent(&view, fields), Ok(Some(_))) {
                 entries.push((OsString::from(name), NodeType::File));
             }
         }

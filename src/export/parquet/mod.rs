@@ -26,7 +26,7 @@ mod tests;
 mod thrift;
 
 use crate::bytes::{Bytes, Keep, Output};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::export::grid::Attributes;
 use crate::export::metadata::Metadata;
 use crate::export::metadata::geometry::Geometry;
@@ -77,7 +77,7 @@ pub fn is_listed(view: &View) -> Result<bool> {
 /// for each state of the view.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let table = Table::new(view)?;
-    let metadata = metadata(view)?;
+    let metadata = Metadata::or_none(view)?;
     let leaves = leaves(&table, &metadata)?;
     let array = view.array();
     let object = |part| {
@@ -144,23 +144,6 @@ fn leaves(table: &Table, metadata: &Metadata) -> Result<Vec<Leaf>> {
         leaves.push(leaf);
     }
     Ok(leaves)
-}
-
-/// The metadata of a view. None at all if it is damaged: no value depends on it, and `view.json` says so.
-fn metadata(view: &View) -> Result<Arc<Metadata>> {
-    let damaged = match Metadata::of(view) {
-        Ok(metadata) => return Ok(metadata),
-        Err(error) => match error.kind() {
-            ErrorKind::Truncated
-            | ErrorKind::Corrupt
-            | ErrorKind::ChecksumMismatch
-            | ErrorKind::UnsupportedVersion
-            | ErrorKind::Unsupported
-            | ErrorKind::LimitExceeded => Metadata::without(view.fields()),
-            _ => return Err(error),
-        },
-    };
-    Ok(Arc::new(damaged))
 }
 
 /// The file's metadata: what pandas, GeoParquet and Arrow have of it, each where there is something to say.

@@ -397,7 +397,7 @@ fn cells_that_nobody_wrote_are_null() {
     let all = DimRange::from(1_i32..=100);
     let view = View::new(open(&storage).0, None, Some(vec![all])).unwrap();
     let table = Table::new(&Arc::new(view)).unwrap();
-    let leaves = leaves(&table, &metadata(table.view()).unwrap()).unwrap();
+    let leaves = leaves(&table, &Metadata::of(table.view()).unwrap()).unwrap();
     assert_eq!([leaves[0].optional(), leaves[1].optional()], [false, true]);
     let runs = vec![0..40, 40..80];
     let all = statistics::TableStatistics::read(&table, &leaves, runs).unwrap();
@@ -443,7 +443,7 @@ fn cells_of_a_fragment_without_the_file_are_counted_as_the_fill_value() {
     fragment.write(&mut storage, &format!("__3_3_{UUID}_22"));
     let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
     let table = Table::new(&view).unwrap();
-    let leaves = leaves(&table, &metadata(table.view()).unwrap()).unwrap();
+    let leaves = leaves(&table, &Metadata::of(table.view()).unwrap()).unwrap();
     let all = statistics::TableStatistics::read(&table, &leaves, vec![0..2; 1]).unwrap();
     // The fill value is 7, in 32 bits.
     let seven = vec![7, 0, 0, 0];
@@ -460,7 +460,7 @@ fn row_groups_are_halved_until_no_page_is_too_long() {
         let view = of_long_text(cell_val_num);
         assert_eq!(plan::most_rows_of_group(&view, 100).unwrap(), at_first);
         let table = Table::new(&view).unwrap();
-        let leaves = leaves(&table, &metadata(table.view()).unwrap()).unwrap();
+        let leaves = leaves(&table, &Metadata::of(table.view()).unwrap()).unwrap();
         let plan = Plan::make(&table, &leaves).unwrap();
         assert_eq!((plan.groups(), plan.rows_of(4)), (5, 80..100));
         let file = layout(&view).unwrap();
@@ -489,7 +489,11 @@ fn row_groups_are_halved_until_no_page_is_too_long() {
 fn a_wrong_start_of_a_row_group_is_an_error_and_never_other_bytes() {
     let view = of_long_text(512);
     let table = Table::new(&view).unwrap();
-    let plan = Plan::make(&table, &leaves(&table, &metadata(table.view()).unwrap()).unwrap()).unwrap();
+    let plan = Plan::make(
+        &table,
+        &leaves(&table, &Metadata::of(table.view()).unwrap()).unwrap(),
+    )
+    .unwrap();
     let file = layout(&view).unwrap();
     let right = whole(&file).unwrap();
     let mut failed = 0;

@@ -1,0 +1,363 @@
+//! What GDAL keeps of a raster beside its cells: `_gdal`, an XML document of its persistent auxiliary metadata
+//! (PAM).
+//!
+//! ```xml
+//! <PAMDataset>
+//!   <SRS>PROJCS["WGS 84 / UTM zone 32N", ...]</SRS>
+//!   <GeoTransform> 4.0e+05, 10.0, 0.0, 5.2e+06, 0.0, -10.0</GeoTransform>
+//!   <Metadata domain="IMAGE_STRUCTURE">
+//!     <MDI key="X_SIZE">500</MDI>
+//!     <MDI key="Y_SIZE">300</MDI>
+//!   </Metadata>
+//!   <PAMRasterBand band="1">
+//!     <NoDataValue>-9999</NoDataValue>
+//!   </PAMRasterBand>
+//! </PAMDataset>
+//! ```
+//!
+//! Prefixes of names are passed over, bound or not. There are no entities but the five of XML.
+
+use super::{LeftOut, PAIR_MEMORY, Shown};
+use crate::export::grid::Value;
+use crate::format::datatype::Datatype;
+use crate::query::{Field, Role};
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+use std::collections::BTreeMap;
+
+/// The key of metadata.
+pub(super) const KEY: &[u8] = b"_gdal";
+
+/// The most elements inside of each other.
+const MAX_DEPTH: usize = 16;
+
+/// The most bands: TIFF counts them in 16 bits.
+const MAX_BANDS: u64 = u16::MAX as u64;
+
+/// The most entries of a palette: one for each value of 16 bits.
+const MAX_PALETTE: usize = 1 << 16;
+
+/// Which dimensions of an array are the axes of a raster.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Axes {
+    /// The columns.
+    pub x: usize,
+    /// The rows.
+    pub y: usize,
+    /// The bands; None if attributes are bands.
+    pub bands: Option<usize>,
+}
+
+impl Axes {
+    /// The axes of an array of these fields; None if its dimensions are not those of GDAL.
+    pub fn of(fields: &[Field]) -> Option<Axes> {
+        let dimensions = fields
+            .iter()
+            .filter(|field| matches!(field.role, Role::Dimension(_)));
+        let named = |name: &[u8]| {
+            let mut numbered = dimensions.clone().enumerate();
+            let found =
+                numbered.find(|(_, field)| *field.name == *name && field.datatype == Datatype::Uint64)?;
+            Some(found.0)
+        };
+        let axes = Axes {
+            x: named(b"X")?,
+            y: named(b"Y")?,
+            bands: named(b"BANDS"),
+        };
+        (dimensions.count() == 2 + usize::from(axes.bands.is_some())).then_some(axes)
+    }
+}
+
+/// A tag: its domain, empty for the default one, key and text.
+pub type Tag = (String, String, String);
+
+/// A raster.
+#[derive(Debug, Default, PartialEq)]
+pub struct Raster {
+    /// The coordinate reference system as WKT.
+    pub crs: Option<String>,
+    /// Where the upper left corner of the pixel in column x and row y is: `[0] + x [1] + y [2]`,
+    /// `[3] + x [4] + y [5]`.
+    pub transform: Option<[f64; 6]>,
+    /// The number of columns and of rows. Arrays are padded to whole blocks.
+    pub size: Option<(u64, u64)>,
+    /// Tags of the raster.
+    pub tags: Vec<Tag>,
+    /// Bands by number; the first is 1.
+    pub bands: BTreeMap<u64, Band>,
+}
+
+/// A band of a raster.
+#[derive(Debug, Default, PartialEq)]
+pub struct Band {
+    /// What it shows.
+    pub description: Option<String>,
+    /// The value of pixels without data.
+    pub nodata: Option<f64>,
+    /// What is added to values times [`Band::scale`].
+    pub offset: Option<f64>,
+    /// What values are multiplied by.
+    pub scale: Option<f64>,
+    /// The unit of values.
+    pub unit: Option<String>,
+    /// Red, green and blue of each value, up to 255.
+    pub palette: Vec<[u8; 3]>,
+    /// Tags of the band.
+    pub tags: Vec<Tag>,
+}
+
+impl Raster {
+    pub(super) fn memory(&self) -> usize {
+        let tags = |tags: &[Tag]| {
+            let tags = tags.iter();
+            tags.map(|(domain, key, text)| PAIR_MEMORY + domain.len() + key.len() + text.len())
+                .sum::<usize>()
+        };
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        let bands = self.bands.values().map(|band| {
+            let texts = text(&band.description) + text(&band.unit);
+            2 * PAIR_MEMORY + texts + 3 * band.palette.len() + tags(&band.tags)
+        });
+        PAIR_MEMORY + text(&self.crs) + tags(&self.tags) + bands.sum::<usize>()
+    }
+
+    /// What the value of `_gdal` says; None if it cannot be read. Appends what is malformed to `left_out`.
+    pub(super) fn read(fields: &[Field], value: Shown, left_out: &mut LeftOut) -> Option<Raster> {
+        let root = value.and_then(|value| {
+            if Axes::of(fields).is_none() {
+                return Err("the dimensions are not X and Y, and BANDS, of UINT64");
+            }
+            let bytes = match value {
+                Value::Text(text) => text.into_bytes(),
+                Value::Numbers(Datatype::Uint8, bytes) => bytes,
+                Value::Numbers(..) => return Err("it is not text"),
+            };
+            let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8")?;
+            let root = parse(text.trim_end_matches('\0'))?;
+            match root.name == "PAMDataset" {
+                true => Ok(root),
+                false => Err("it is no PAMDataset"),
+            }
+        });
+        let root = root
+            .map_err(|reason| left_out.push((KEY.to_vec(), reason)))
+            .ok()?;
+        let mut reader = Reading {
+            raster: Raster::default(),
+            left_out,
+        };
+        reader.raster(&root);
+        Some(reader.raster)
+    }
+}
+
+/// A raster that is being read.
+struct Reading<'l> {
+    raster: Raster,
+    left_out: &'l mut LeftOut,
+}
+
+impl Reading<'_> {
+    fn leave_out(&mut self, reason: &'static str) {
+        self.left_out.push((KEY.to_vec(), reason));
+    }
+
+    /// The number of an element, which is left out if it is none.
+    fn number(&mut self, element: &Element) -> Option<f64> {
+        let number = element.text.trim().parse().ok();
+        if number.is_none() {
+            self.leave_out("a value of a band is not a number");
+        }
+        number
+    }
+
+    fn raster(&mut self, root: &Element) {
+        for element in &root.children {
+            match &*element.name {
+                "SRS" if element.text.trim().is_empty() => {}
+                "SRS" => self.raster.crs = Some(element.text.trim().to_owned()),
+                "GeoTransform" => match transform(&element.text) {
+                    Some(transform) => self.raster.transform = Some(transform),
+                    None => self.leave_out("GeoTransform is not six numbers that tell all pixels apart"),
+                },
+                "GCPList" => self.leave_out("ground control points are not shown"),
+                "Metadata" => match element.attribute("domain") {
+                    Some("IMAGE_STRUCTURE") => self.structure(element),
+                    _ => tags(element, &mut self.raster.tags),
+                },
+                "PAMRasterBand" => self.band(element),
+                _ => {}
+            }
+        }
+    }
+
+    /// The size of the raster.
+    fn structure(&mut self, element: &Element) {
+        let of = |key: &str| {
+            let items = element.children.iter();
+            let mut items = items.filter(|item| item.attribute("key") == Some(key));
+            items
+                .next()
+                .map(|item| item.text.trim().parse().ok().filter(|size| *size > 0))
+        };
+        match (of("X_SIZE"), of("Y_SIZE")) {
+            (None, None) => {}
+            (Some(Some(width)), Some(Some(height))) => self.raster.size = Some((width, height)),
+            _ => self.leave_out("X_SIZE and Y_SIZE are not two lengths"),
+        }
+    }
+
+    fn band(&mut self, element: &Element) {
+        let number = element
+            .attribute("band")
+            .and_then(|number| number.trim().parse().ok());
+        let Some(number @ 1..=MAX_BANDS) = number else {
+            return self.leave_out("a band has no number from 1 to 65,535");
+        };
+        let text = |element: &Element| Some(element.text.clone()).filter(|text| !text.is_empty());
+        let mut band = Band::default();
+        for element in &element.children {
+            match &*element.name {
+                "Description" => band.description = text(element),
+                "UnitType" => band.unit = text(element),
+                "NoDataValue" => band.nodata = self.number(element),
+                "Offset" => band.offset = self.number(element).filter(|offset| offset.is_finite()),
+                "Scale" => band.scale = self.number(element).filter(|scale| scale.is_finite()),
+                "ColorTable" => match palette(element) {
+                    Some(palette) => band.palette = palette,
+                    None => self.leave_out("a palette has entries that are no colours"),
+                },
+                "Metadata" if element.attribute("domain") != Some("IMAGE_STRUCTURE") => {
+                    tags(element, &mut band.tags);
+                }
+                _ => {}
+            }
+        }
+        self.raster.bands.insert(number, band);
+    }
+}
+
+/// Six finite numbers of which pixels have different places.
+fn transform(text: &str) -> Option<[f64; 6]> {
+    let numbers = text.split(',').map(|number| number.trim().parse().ok());
+    let numbers: Vec<f64> = numbers.collect::<Option<_>>()?;
+    let transform: [f64; 6] = numbers.try_into().ok()?;
+    let [_, a, b, _, d, e] = transform;
+    let tells_apart = a * e - b * d;
+    (transform.iter().all(|number| number.is_finite()) && tells_apart.is_finite() && tells_apart != 0.0)
+        .then_some(transform)
+}
+
+/// Appends the tags of a `Metadata` element, but those that hold a document instead of items.
+fn tags(element: &Element, out: &mut Vec<Tag>) {
+    let domain = element.attribute("domain").unwrap_or("");
+    // Subdatasets are paths on the machine that wrote the array.
+    if domain.ends_with("SUBDATASETS") {
+        return;
+    }
+    for item in element.children.iter().filter(|item| item.name == "MDI") {
+        if let Some(key) = item.attribute("key") {
+            out.push((domain.to_owned(), key.to_owned(), item.text.clone()));
+        }
+    }
+}
+
+/// The colours of a palette; None if an entry lacks one.
+fn palette(element: &Element) -> Option<Vec<[u8; 3]>> {
+    let entries = element.children.iter().filter(|entry| entry.name == "Entry");
+    let colours = entries.take(MAX_PALETTE + 1).map(|entry| {
+        let part = |name| entry.attribute(name)?.trim().parse().ok();
+        Some([part("c1")?, part("c2")?, part("c3")?])
+    });
+    let colours: Vec<[u8; 3]> = colours.collect::<Option<_>>()?;
+    (colours.len() <= MAX_PALETTE).then_some(colours)
+}
+
+/// An element of a document.
+#[derive(Debug, Default)]
+struct Element {
+    /// Its name without a prefix.
+    name: String,
+    attributes: Vec<(String, String)>,
+    /// The text directly in it.
+    text: String,
+    children: Vec<Element>,
+}
+
+impl Element {
+    fn attribute(&self, name: &str) -> Option<&str> {
+        let mut attributes = self.attributes.iter();
+        let found = attributes.find(|(own, _)| own == name)?;
+        Some(&found.1)
+    }
+
+    fn of(start: &BytesStart<'_>) -> Result<Element, &'static str> {
+        let text = |bytes: &[u8]| {
+            std::str::from_utf8(bytes)
+                .map(str::to_owned)
+                .map_err(|_| MALFORMED)
+        };
+        let mut element = Element {
+            name: text(start.local_name().as_ref())?,
+            ..Element::default()
+        };
+        for attribute in start.attributes() {
+            let attribute = attribute.map_err(|_| MALFORMED)?;
+            let value = attribute
+                .normalized_value(XmlVersion::Implicit1_0)
+                .map_err(|_| MALFORMED)?;
+            let name = text(attribute.key.local_name().as_ref())?;
+            element.attributes.push((name, value.into_owned()));
+        }
+        Ok(element)
+    }
+}
+
+const MALFORMED: &str = "it is not well-formed XML";
+
+/// The root of a document. Elements are at most [`MAX_DEPTH`] deep, and there is no document type.
+fn parse(document: &str) -> Result<Element, &'static str> {
+    let mut reader = Reader::from_str(document);
+    // The outermost has no name; its only child is the root.
+    let mut open = vec![Element::default()];
+    loop {
+        let event = reader.read_event().map_err(|_| MALFORMED)?;
+        let depth = open.len();
+        let last = &mut open[depth - 1];
+        match event {
+            Event::Start(_) | Event::Empty(_) if depth > MAX_DEPTH => {
+                return Err("its elements are too deep");
+            }
+            Event::Start(start) => open.push(Element::of(&start)?),
+            Event::Empty(start) => last.children.push(Element::of(&start)?),
+            Event::End(_) if depth == 1 => return Err(MALFORMED),
+            Event::End(_) => {
+                let element = open.pop();
+                open[depth - 2].children.extend(element);
+            }
+            Event::Text(text) => last.text += &text.decode().map_err(|_| MALFORMED)?,
+            Event::CData(text) => last.text += &text.decode().map_err(|_| MALFORMED)?,
+            Event::GeneralRef(reference) => match reference.resolve_char_ref().map_err(|_| MALFORMED)? {
+                Some(character) => last.text.push(character),
+                None => {
+                    let name = reference.decode().map_err(|_| MALFORMED)?;
+                    last.text += resolve_predefined_entity(&name).ok_or("it has entities")?;
+                }
+            },
+            Event::DocType(_) => return Err("it has a document type"),
+            Event::Decl(_) | Event::PI(_) | Event::Comment(_) => {}
+            Event::Eof if depth > 1 => return Err(MALFORMED),
+            Event::Eof => break,
+        }
+    }
+    let root = open.swap_remove(0);
+    match <[Element; 1]>::try_from(root.children) {
+        Ok([root_element]) if root.text.trim().is_empty() => Ok(root_element),
+        _ => Err(MALFORMED),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+use super::*;
+use crate::format::datatype::CellValNum;
+
+/// The dimensions of GDAL's rasters.
+fn axes() -> Vec<Field> {
+    let field = |(i, name): (usize, &str)| Field {
+        name: name.as_bytes().to_vec(),
+        role: Role::Dimension(i),
+        datatype: Datatype::Uint64,
+        cell_val_num: CellValNum::Fixed(1),
+        nullable: false,
+        fill_value: Vec::new(),
+        fill_value_valid: true,
+        enumeration: None,
+    };
+    ["BANDS", "Y", "X"].into_iter().enumerate().map(field).collect()
+}
+
+/// What is read, and the reasons of what is left out.
+fn read(document: &str) -> (Option<Raster>, Vec<&'static str>) {
+    let mut left_out = Vec::new();
+    let value = Value::Numbers(Datatype::Uint8, document.as_bytes().to_vec());
+    let raster = Raster::read(&axes(), Ok(value), &mut left_out);
+    (raster, left_out.into_iter().map(|(_, reason)| reason).collect())
+}
+
+#[test]
+fn documents_of_gdal_are_read() {
+    let document = r#"<?xml version="1.0"?><tiledb:PAMDataset tiledb:version="1">
+      <SRS dataAxisToSRSAxisMapping="1,2">GEOGCS["a &amp; b"]</SRS>
+      <GeoTransform>  4.0e+02,  1.0, 0, 50.5, 0.0, -1.0</GeoTransform>
+      <Metadata domain="IMAGE_STRUCTURE"><MDI key="X_SIZE">20</MDI><MDI key="Y_SIZE"> 10 </MDI></Metadata>
+      <Metadata><MDI key="A&quot;B">1 &lt; 2 &#x41;</MDI></Metadata>
+      <Metadata domain="SUBDATASETS"><MDI key="x">/home</MDI></Metadata>
+      <PAMRasterBand band="2">
+        <Description>red</Description><NoDataValue le_hex_equiv="0">nan</NoDataValue><Scale>0.5</Scale>
+        <UnitType></UnitType><Metadata domain="d"><MDI key="k"><![CDATA[<v>]]></MDI></Metadata>
+        <ColorTable><Entry c1="1" c2="2" c3="3" c4="255"/></ColorTable>
+      </PAMRasterBand><!-- and nothing else -->
+    </tiledb:PAMDataset>"#;
+    let (raster, left_out) = read(document);
+    let (raster, text) = (raster.unwrap(), |text: &str| text.to_owned());
+    assert_eq!(left_out, Vec::<&str>::new());
+    assert_eq!(raster.crs.as_deref(), Some(r#"GEOGCS["a & b"]"#));
+    assert_eq!(raster.transform, Some([400.0, 1.0, 0.0, 50.5, 0.0, -1.0]));
+    assert_eq!(raster.size, Some((20, 10)));
+    assert_eq!(raster.tags, [(text(""), text("A\"B"), text("1 < 2 A"))]);
+    let band = &raster.bands[&2];
+    assert!(band.nodata.unwrap().is_nan());
+    assert_eq!((band.scale, band.offset, &band.unit), (Some(0.5), None, &None));
+    assert_eq!(
+        (band.description.as_deref(), &*band.palette),
+        (Some("red"), &[[1, 2, 3]][..])
+    );
+    assert_eq!(band.tags, [(text("d"), text("k"), text("<v>"))]);
+}
+
+#[test]
+fn what_is_malformed_is_left_out_and_the_rest_is_kept() {
+    let cases = [
+        ("<GeoTransform>1,2,3</GeoTransform>", "six numbers"),
+        ("<GeoTransform>1,2,3,4,5,x</GeoTransform>", "six numbers"),
+        ("<GeoTransform>0,0,0,0,0,0</GeoTransform>", "six numbers"),
+        ("<GeoTransform>0,nan,0,0,0,1</GeoTransform>", "six numbers"),
+        ("<GCPList/>", "control points"),
+        (
+            r#"<Metadata domain="IMAGE_STRUCTURE"><MDI key="X_SIZE">0</MDI></Metadata>"#,
+            "two lengths",
+        ),
+        (r#"<PAMRasterBand band="0"/>"#, "no number"),
+        (
+            r#"<PAMRasterBand band="1"><Scale>x</Scale></PAMRasterBand>"#,
+            "not a number",
+        ),
+        (
+            r#"<PAMRasterBand band="1"><ColorTable><Entry c1="256" c2="0" c3="0"/></ColorTable></PAMRasterBand>"#,
+            "no colours",
+        ),
+    ];
+    for (part, reason) in cases {
+        let (raster, left_out) = read(&format!("<PAMDataset>{part}<SRS>x</SRS></PAMDataset>"));
+        assert_eq!(raster.unwrap().crs.as_deref(), Some("x"), "{part}");
+        assert!(
+            matches!(&left_out[..], [found] if found.contains(reason)),
+            "{part}: {left_out:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_such_document_is_left_out() {
+    let deep = format!("<PAMDataset>{}", "<a>".repeat(100_000));
+    let cases = [
+        ("", "well-formed"),
+        ("text", "well-formed"),
+        ("<PAMDataset>", "well-formed"),
+        ("<PAMDataset></other>", "well-formed"),
+        ("</PAMDataset>", "well-formed"),
+        ("<PAMDataset/><PAMDataset/>", "well-formed"),
+        ("<PAMDataset a=b/>", "well-formed"),
+        ("<VRTDataset/>", "no PAMDataset"),
+        ("<PAMDataset>&bomb;</PAMDataset>", "entities"),
+        (
+            r#"<!DOCTYPE a [<!ENTITY b "c">]><PAMDataset>&b;</PAMDataset>"#,
+            "document type",
+        ),
+        (r#"<PAMDataset><MDI key="&bomb;"/></PAMDataset>"#, "well-formed"),
+        (&deep, "too deep"),
+    ];
+    for (document, reason) in cases {
+        let (raster, left_out) = read(document);
+        let short = &document[..document.len().min(40)];
+        assert_eq!(raster, None, "{short}");
+        assert!(
+            matches!(&left_out[..], [found] if found.contains(reason)),
+            "{short}: {left_out:?}"
+        );
+    }
+    let mut left_out = Vec::new();
+    let text = || Ok(Value::Text("<PAMDataset/>".to_owned()));
+    assert_eq!(Raster::read(&axes()[..2], text(), &mut left_out), None);
+    assert_eq!(Raster::read(&axes(), Err("it is too long"), &mut left_out), None);
+    assert_eq!(
+        Raster::read(&axes(), text(), &mut left_out),
+        Some(Raster::default())
+    );
+    assert_eq!(left_out.len(), 2);
+}

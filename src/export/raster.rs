@@ -1,0 +1,113 @@
+//! A view of a raster that GDAL wrote, as exports show it: without the padding to whole blocks, and placed on
+//! the ground.
+//!
+//! GDAL's dimensions are `X` and `Y`, whose coordinates are columns and rows, and `BANDS`, which counts from 1.
+//! So a part of an array tells by its coordinates where it is.
+
+use super::metadata::Metadata;
+use super::metadata::gdal::{Axes, Band, Raster};
+use crate::error::Result;
+use crate::format::range::Rect;
+use crate::query::{DimRange, View};
+use std::sync::Arc;
+
+/// The attribute that holds the values of GDAL's rasters, or begins the names of those that hold a band each.
+pub(super) const VALUES: &str = "TDB_VALUES";
+
+/// `view` without the pixels beyond the size that GDAL tells. The view itself if it tells none, or if nothing
+/// else would be left. Reads files of metadata, and the footers of fragments.
+pub(super) fn cropped(view: &Arc<View>) -> Result<Arc<View>> {
+    let metadata = Metadata::or_none(view)?;
+    let Some((raster, axes)) = of(&metadata, view) else {
+        return Ok(view.clone());
+    };
+    let (Some((width, height)), Some(mut region)) = (raster.size, view.region()?) else {
+        return Ok(view.clone());
+    };
+    let mut padded = false;
+    for (axis, size) in [(axes.x, width), (axes.y, height)] {
+        let range = &mut region[axis];
+        if number(&range.lo) >= size {
+            return Ok(view.clone());
+        }
+        if number(&range.hi) >= size {
+            range.hi = (size - 1).to_le_bytes().to_vec();
+            padded = true;
+        }
+    }
+    if !padded {
+        return Ok(view.clone());
+    }
+    let ranges = region.into_iter().map(|range| DimRange {
+        lo: Some(range.lo),
+        hi: Some(range.hi),
+    });
+    Ok(Arc::new(view.part(ranges.collect())))
+}
+
+/// The raster of a dense view, and its axes; None if there is none.
+fn of<'m>(metadata: &'m Metadata, view: &View) -> Option<(&'m Raster, Axes)> {
+    let raster = metadata.raster.as_ref().filter(|_| view.is_dense())?;
+    Some((raster, Axes::of(view.fields())?))
+}
+
+/// A coordinate, which is UINT64.
+fn number(coordinate: &[u8]) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(coordinate);
+    u64::from_le_bytes(bytes)
+}
+
+/// A raster in a part of its array.
+pub(super) struct Placed<'m> {
+    /// The raster.
+    pub raster: &'m Raster,
+    /// Its axes.
+    pub axes: Axes,
+    /// [`Raster::transform`] of the part's first pixel.
+    pub transform: Option<[f64; 6]>,
+    region: Rect,
+}
+
+impl<'m> Placed<'m> {
+    /// The raster of a view, which is [`cropped`]; None if there is none.
+    pub(super) fn of(metadata: &'m Metadata, view: &View) -> Result<Option<Placed<'m>>> {
+        let (Some((raster, axes)), Some(region)) = (of(metadata, view), view.region()?) else {
+            return Ok(None);
+        };
+        let (x, y) = (
+            number(&region[axes.x].lo) as f64,
+            number(&region[axes.y].lo) as f64,
+        );
+        let transform = raster
+            .transform
+            .map(|[x0, xx, xy, y0, yx, yy]| [x0 + x * xx + y * xy, xx, xy, y0 + x * yx + y * yy, yx, yy]);
+        Ok(Some(Placed {
+            raster,
+            axes,
+            transform,
+            region,
+        }))
+    }
+
+    /// The bands that field `field` of the view has, an attribute, in order; None for each that nothing is told
+    /// of.
+    pub(super) fn bands(&self, view: &View, field: usize) -> Vec<Option<&'m Band>> {
+        let is_only = view.fields().len() - view.schema().dimensions.len() == 1;
+        let suffix = view.fields()[field].name.strip_prefix(VALUES.as_bytes());
+        let is_values = suffix.is_some_and(<[u8]>::is_empty) || is_only;
+        let numbers = match (self.axes.bands, suffix) {
+            (Some(axis), _) if is_values => number(&self.region[axis].lo)..=number(&self.region[axis].hi),
+            (None, _) if is_values => 1..=1,
+            (None, Some([b'_', digits @ ..])) => {
+                let digits = std::str::from_utf8(digits).ok();
+                match digits.and_then(|digits| digits.parse().ok()) {
+                    Some(number) => number..=number,
+                    None => return Vec::new(),
+                }
+            }
+            _ => return Vec::new(),
+        };
+        numbers.map(|number| self.raster.bands.get(&number)).collect()
+    }
+}

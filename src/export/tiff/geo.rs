@@ -1,0 +1,293 @@
+//! GeoTIFF: where an image is on the ground, and what GDAL keeps in tags of its own.
+//!
+//! | tag | what |
+//! |---|---|
+//! | 320 | the palette: all reds, all greens, all blues, in 16 bits |
+//! | 33550, 33922 | pixel sizes, and the place of a pixel, where north is up |
+//! | 34264 | otherwise the matrix from pixels to places |
+//! | 34735, 34737 | the keys of the coordinate reference system, and their text |
+//! | 42112 | GDAL's metadata, as XML in which texts are escaped twice |
+//!
+//! A reference system with a code of EPSG is told by this, any other by its WKT. Without one there are no keys:
+//! GDAL would make up a local system.
+
+use super::Image;
+use crate::export::metadata::gdal::{Band, Tag};
+use crate::export::raster::Placed;
+
+/// The values of these tags; empty where there is no such tag.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Geo {
+    pub palette: Vec<u16>,
+    pub sizes: Vec<f64>,
+    pub tie: Vec<f64>,
+    pub matrix: Vec<f64>,
+    pub keys: Vec<u16>,
+    pub text: String,
+    pub metadata: String,
+}
+
+/// The default domain's tag that tells whether a pixel is an area or a point.
+const AREA_OR_POINT: &str = "AREA_OR_POINT";
+
+impl Geo {
+    /// The tags of an image whose samples are these bands.
+    pub(super) fn new(placed: &Placed<'_>, bands: &[Option<&Band>], image: &Image) -> Geo {
+        let raster = placed.raster;
+        let mut geo = Geo {
+            metadata: metadata(&raster.tags, raster.crs.is_some(), bands),
+            ..Geo::default()
+        };
+        let is_point =
+            |(domain, key, text): &Tag| domain.is_empty() && key == AREA_OR_POINT && text == "Point";
+        let is_point = raster.crs.is_some() && raster.tags.iter().any(is_point);
+        if let Some([x, xx, xy, y, yx, yy]) = placed.transform {
+            // A point is the centre of its pixel.
+            let (x, y) = match is_point {
+                true => (x + 0.5 * xx + 0.5 * xy, y + 0.5 * yx + 0.5 * yy),
+                false => (x, y),
+            };
+            if xy == 0.0 && yx == 0.0 && xx > 0.0 && yy < 0.0 {
+                geo.sizes = vec![xx, -yy, 0.0];
+                geo.tie = vec![0.0, 0.0, 0.0, x, y, 0.0];
+            } else {
+                geo.matrix = vec![
+                    xx, xy, 0.0, x, yx, yy, 0.0, y, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0,
+                ];
+            }
+        }
+        if let Some(wkt) = &raster.crs {
+            (geo.keys, geo.text) = keys(wkt, is_point);
+        }
+        if let [Some(band)] = bands
+            && image.format == 1
+            && image.bits <= 16
+        {
+            geo.palette = palette(&band.palette, image.bits);
+        }
+        geo
+    }
+}
+
+/// All reds, greens and blues for values of this many bits; empty if there is no palette, or a longer one.
+fn palette(colours: &[[u8; 3]], bits: u64) -> Vec<u16> {
+    let values = 1 << bits;
+    if colours.is_empty() || colours.len() > values {
+        return Vec::new();
+    }
+    let mut out = vec![0; 3 * values];
+    for (value, colour) in colours.iter().enumerate() {
+        for (part, amount) in colour.iter().enumerate() {
+            out[part * values + value] = u16::from(*amount) * 257;
+        }
+    }
+    out
+}
+
+/// The directory of keys of a reference system, and the text of those that have one.
+fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
+    const MODEL: u16 = 1024;
+    const RASTER: u16 = 1025;
+    const GEOGRAPHIC: u16 = 2048;
+    const PROJECTED: u16 = 3072;
+    const CITATION: u16 = 3073;
+    /// The tag of texts.
+    const TEXTS: u16 = 34737;
+    const USER_DEFINED: u16 = 32767;
+    let raster = [RASTER, 0, 1, if is_point { 2 } else { 1 }];
+    let mut text = format!("ESRI PE String = {wkt}|");
+    let (model, last) = match (code(wkt), u16::try_from(text.len())) {
+        (Some((true, code)), _) => (1, [PROJECTED, 0, 1, code]),
+        (Some((false, code)), _) => (2, [GEOGRAPHIC, 0, 1, code]),
+        (None, Ok(length)) => (USER_DEFINED, [CITATION, TEXTS, length, 0]),
+        // There is no room for it.
+        (None, Err(_)) => return (Vec::new(), String::new()),
+    };
+    if model != USER_DEFINED {
+        text.clear();
+    }
+    let keys = [[1, 1, 0, 3], [MODEL, 0, 1, model], raster, last];
+    (keys.concat(), text)
+}
+
+/// The code of EPSG that the root of a WKT has, and whether it is projected; None if it has none, or is
+/// neither projected nor geographic.
+fn code(wkt: &str) -> Option<(bool, u16)> {
+    let (root, _) = wkt.split_once(['[', '('])?;
+    let is_projected = match root.trim() {
+        "PROJCS" | "PROJCRS" | "PROJECTEDCRS" => true,
+        "GEOGCS" | "GEOGCRS" | "GEOGRAPHICCRS" => false,
+        _ => return None,
+    };
+    // The start of each part of the root.
+    let (mut depth, mut quoted, mut start) = (0usize, false, 0);
+    for (at, byte) in wkt.bytes().enumerate() {
+        match byte {
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'[' | b'(' => {
+                depth += 1;
+                let part = wkt.get(start..at)?.trim();
+                if depth == 2 && matches!(part, "AUTHORITY" | "ID") {
+                    let (inside, _) = wkt.get(at + 1..)?.split_once([']', ')'])?;
+                    let mut words = inside.split(',').map(|word| word.trim().trim_matches('"'));
+                    let code = words.next().filter(|name| *name == "EPSG").and(words.next())?;
+                    // Other numbers have a meaning of their own in keys.
+                    let code = code.parse().ok().filter(|code| (1024..32767).contains(code))?;
+                    return Some((is_projected, code));
+                }
+                start = at + 1;
+            }
+            b']' | b')' => depth = depth.checked_sub(1)?,
+            b',' => start = at + 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// GDAL's metadata: tags of the raster, then those of each sample; empty if there are none. Of the tags that
+/// keys repeat, none.
+fn metadata(tags: &[Tag], has_keys: bool, bands: &[Option<&Band>]) -> String {
+    let mut items = String::new();
+    let mut item = |name: &str, rest: &str, text: &str| {
+        items += &format!(
+            "  <Item name=\"{}\"{rest}>{}</Item>\n",
+            escape(name),
+            escape(&escape(text))
+        );
+    };
+    let domain_of = |domain: &str| match domain {
+        "" => String::new(),
+        domain => format!(" domain=\"{}\"", escape(domain)),
+    };
+    for (domain, key, text) in tags {
+        let is_repeated = domain.is_empty() && key == AREA_OR_POINT && (has_keys || text == "Area");
+        if !is_repeated {
+            item(key, &domain_of(domain), text);
+        }
+    }
+    for (sample, band) in bands.iter().enumerate() {
+        let Some(band) = band else { continue };
+        let of = |role: &str| format!(" sample=\"{sample}\" role=\"{role}\"");
+        for (domain, key, text) in &band.tags {
+            item(key, &format!(" sample=\"{sample}\"{}", domain_of(domain)), text);
+        }
+        if let Some(text) = &band.description {
+            item("DESCRIPTION", &of("description"), text);
+        }
+        if let Some(offset) = band.offset {
+            item("OFFSET", &of("offset"), &offset.to_string());
+        }
+        if let Some(scale) = band.scale {
+            item("SCALE", &of("scale"), &scale.to_string());
+        }
+        if let Some(unit) = &band.unit {
+            item("UNITTYPE", &of("unittype"), unit);
+        }
+    }
+    match items.is_empty() {
+        true => items,
+        false => format!("<GDALMetadata>\n{items}</GDALMetadata>\n"),
+    }
+}
+
+/// A text in XML.
+fn escape(text: &str) -> String {
+    quick_xml::escape::escape(text).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_is_that_of_the_root() {
+        let geographic = r#"GEOGCS["WGS 84",DATUM["x, [y]",SPHEROID["z",1,2,AUTHORITY["EPSG","7030"]]],AUTHORITY["EPSG","4326"]]"#;
+        assert_eq!(code(geographic), Some((false, 4326)));
+        let projected =
+            format!(r#"PROJCS["UTM", {geographic}, UNIT["metre",1], AUTHORITY["EPSG", "32632"]]"#);
+        assert_eq!(code(&projected), Some((true, 32632)));
+        assert_eq!(
+            code(r#"PROJCRS["a",BASEGEOGCRS["b",ID["EPSG",4326]],ID["EPSG",3035]]"#),
+            Some((true, 3035))
+        );
+        for without in [
+            format!(r#"PROJCS["UTM", {geographic}]"#),
+            r#"PROJCS["a",AUTHORITY["ESRI","102003"]]"#.to_owned(),
+            r#"GEOGCS["a",AUTHORITY["EPSG","99999"]]"#.to_owned(),
+            format!(r#"COMPD_CS["a",{projected},AUTHORITY["EPSG","7405"]]"#),
+            r#"GEOGCS["a"#.to_owned(),
+            "GEOGCS]]".to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(code(&without), None, "{without}");
+        }
+    }
+
+    #[test]
+    fn keys_hold_the_code_or_the_text() {
+        let (coded, text) = keys(r#"GEOGCS["a",AUTHORITY["EPSG","4326"]]"#, true);
+        assert_eq!(
+            coded,
+            [1, 1, 0, 3, 1024, 0, 1, 2, 1025, 0, 1, 2, 2048, 0, 1, 4326]
+        );
+        assert_eq!(text, "");
+        let (coded, text) = keys(r#"LOCAL_CS["a"]"#, false);
+        assert_eq!(text, r#"ESRI PE String = LOCAL_CS["a"]|"#);
+        assert_eq!(
+            coded,
+            [
+                1,
+                1,
+                0,
+                3,
+                1024,
+                0,
+                1,
+                32767,
+                1025,
+                0,
+                1,
+                1,
+                3073,
+                34737,
+                text.len() as u16,
+                0
+            ]
+        );
+        assert_eq!(keys(&"x".repeat(70_000), false), (Vec::new(), String::new()));
+    }
+
+    #[test]
+    fn texts_are_escaped_twice_and_names_once() {
+        let band = Band {
+            unit: Some("m".to_owned()),
+            scale: Some(0.5),
+            ..Band::default()
+        };
+        let tag = |domain: &str, key: &str, text: &str| (domain.to_owned(), key.to_owned(), text.to_owned());
+        let tags = [
+            tag("", "a<b", "1 & 2"),
+            tag("", AREA_OR_POINT, "Point"),
+            tag("RPC", "k", ""),
+        ];
+        let wanted = "<GDALMetadata>\n  <Item name=\"a&lt;b\">1 &amp;amp; 2</Item>\n  \
+                      <Item name=\"k\" domain=\"RPC\"></Item>\n  \
+                      <Item name=\"SCALE\" sample=\"1\" role=\"scale\">0.5</Item>\n  \
+                      <Item name=\"UNITTYPE\" sample=\"1\" role=\"unittype\">m</Item>\n</GDALMetadata>\n";
+        assert_eq!(metadata(&tags, true, &[None, Some(&band)]), wanted);
+        assert_eq!(metadata(&tags[1..2], true, &[]), "");
+    }
+
+    #[test]
+    fn palettes_fill_all_values() {
+        let colours = palette(&[[255, 0, 1], [2, 3, 4]], 8);
+        assert_eq!(colours.len(), 3 * 256);
+        assert_eq!(
+            (colours[0], colours[1], colours[256], colours[512], colours[513]),
+            (65535, 514, 0, 257, 1028)
+        );
+        assert!(palette(&[[0; 3]; 257], 8).is_empty() && palette(&[], 8).is_empty());
+    }
+}
