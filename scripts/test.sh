@@ -147,6 +147,7 @@ run "corners of table.csv" "$PYTHON" tests/oracle/csv_corners.py
 run "corners of tables" "$PYTHON" tests/oracle/table_corners.py
 run "what tables decode" "$PYTHON" tests/oracle/table_reads.py
 run "over HTTP" "$PYTHON" tests/oracle/serve.py
+run "over HTTP: pages, WebDAV" "$PYTHON" tests/oracle/serve_page.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "exchanged names" "$PYTHON" tests/oracle/name_swaps.py --seconds 30
 run "leftovers" "$PYTHON" tests/oracle/leftovers.py

@@ -67,6 +67,7 @@ fn main() {
         let decided = (0..length).map(|_| decisions.random() as u8);
         seeds.add("exports", decided.collect());
     }
+    propfind(&mut seeds);
     for root in arguments {
         for source in sources(&root) {
             if let Ok(storage) = MemoryStorage::copy_of(&source) {
@@ -126,6 +127,21 @@ fn paths(seeds: &mut Seeds, body: &[u8]) {
             MOST,
             [&length.to_le_bytes()[..], body, name.as_bytes()].concat(),
         );
+    }
+}
+
+/// Requests of several clients.
+fn propfind(seeds: &mut Seeds) {
+    let bodies = [
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:propfind xmlns:D=\"DAV:\">\n<D:prop>\n<D:getlastmodified/>\n\
+         <D:resourcetype/>\n</D:prop>\n</D:propfind>\n",
+        "<propfind xmlns=\"DAV:\"><prop>\n<getetag xmlns=\"DAV:\"/>\n\
+         <executable xmlns=\"http://apache.org/dav/props/\"/></prop></propfind>",
+        "<d:propfind xmlns:d='DAV:'><d:allprop/><d:include><x:a xmlns:x='&lt;&#34;'>b</x:a></d:include></d:propfind>",
+        "<!DOCTYPE a [<!ENTITY b 'c'>]><propfind xmlns=\"DAV:\"><propname/></propfind>",
+    ];
+    for (kind, body) in (0..).zip(bodies) {
+        seeds.add_of("propfind", kind, MOST, body.as_bytes().to_vec());
     }
 }
 

@@ -11,6 +11,7 @@ mod exports;
 pub mod memory;
 pub mod mutator;
 pub mod paths;
+mod propfind;
 mod seal;
 mod views;
 #[path = "../../tests/common/walk.rs"]
@@ -90,6 +91,7 @@ pub const TARGETS: &[Target] = &[
     ("group", group),
     ("enumeration", enumeration),
     ("paths", paths::paths),
+    ("propfind", propfind::propfind),
     ("filter", filter),
     ("pipeline", pipeline),
     ("array", array),

@@ -26,7 +26,8 @@ pub struct FieldText {
     pub name: String,
     /// Whether it is a dimension.
     pub is_dimension: bool,
-    /// Datatype, values per cell and whether cells may be null, as in `FLOAT32 x 2, nullable`.
+    /// Datatype, values per cell, whether cells may be null, and the enumeration, as in `FLOAT32 x 2,
+    /// nullable`.
     pub form: String,
     /// The domain of a dimension, as in `1 to 365`; empty for others and without a domain.
     pub domain: String,
@@ -50,7 +51,10 @@ pub fn fields(view: &View, most: usize) -> Vec<FieldText> {
         FieldText {
             name: escape(name),
             is_dimension: !field.is_attribute(),
-            form: field.form().to_string(),
+            form: match &field.enumeration {
+                Some(enumeration) => format!("{}, enumeration {}", field.form(), escape(enumeration)),
+                None => field.form().to_string(),
+            },
             domain,
             filters: filter_names(filters),
         }
@@ -82,8 +86,8 @@ pub struct Rows {
     pub more: usize,
 }
 
-/// The first `most` rows of a view, of at most `columns` columns: as in `table.csv`, without its quotes. Reads the
-/// cells of these rows alone, and of a sparse view those of other fragments that come before them.
+/// The first `most` rows of a view, of at most `columns` columns: as in `table.csv`, without its quotes.
+/// Reads the cells of these rows alone, and of a sparse view those of other fragments that come before them.
 pub fn rows(view: &Arc<View>, most: u64, columns: usize) -> Result<Rows> {
     let head = Arc::new(view.head(most)?);
     let table = Table::of_part(&head, view)?;
@@ -160,6 +164,8 @@ mod tests {
             (wind.is_dimension, &*wind.form, &*wind.domain),
             (false, "FLOAT64 x 2", "")
         );
+        let sky = fields.iter().find(|field| field.name == "sky").unwrap();
+        assert_eq!(sky.form, "UINT8, enumeration sky");
     }
 
     #[test]

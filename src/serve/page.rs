@@ -1,10 +1,10 @@
 //! Directories as pages for people.
 //!
-//! A page needs nothing but itself, and its script adds only comfort. What it shows of an array is made within a
-//! second, or left out with a note. Its links are those of the entries, relative, and of the directories above,
-//! absolute: programs that take every link of a page for a file find the entries and no more. Sorting, paging and
-//! choosing are buttons of forms for the same reason, and colons in text are written as `&#58;`, since some
-//! programs look for URLs there.
+//! A page needs nothing but itself, and its script adds only comfort. What it shows of an array is made
+//! within a second, or left out with a note. Its links are those of the entries, relative, and of the
+//! directories above, absolute: programs that take every link of a page for a file find the entries and no
+//! more. Sorting, paging and choosing are buttons of forms for the same reason, and colons in text are
+//! written as `&#58;`, since some programs look for URLs there.
 
 use super::Pieces;
 use super::entry::{Asked, Entry, child};
@@ -125,8 +125,8 @@ fn png(asked: &Asked, viewed: Option<Viewed>, name: &str) -> Result<Page> {
     }
 }
 
-/// The path of the view or the array at the time and of the part that the query asks for. What it does not mention
-/// stays; an empty value means now, or all.
+/// The path of the view or the array at the time and of the part that the query asks for. What it does not
+/// mention stays; an empty value means now, or all.
 fn chosen(asked: &Asked, viewed: &Viewed) -> String {
     let names = &asked.path.names;
     let (array, below) = names.split_at(names.len() - viewed.levels());
@@ -759,7 +759,7 @@ impl Known {
         match &self.found.rows {
             Some(rows) => table_of_rows(rows, out),
             None if self.late => out.push_str(
-                "<p class=\"muted\" role=\"status\">The first rows take longer than a second. They are in head.csv.</p>\n",
+                "<p class=\"muted\" role=\"status\">The first rows take longer than a second; head.csv has them.</p>\n",
             ),
             None => {}
         }
@@ -813,7 +813,8 @@ impl Known {
     }
 }
 
-/// Width and height at which a picture of so many pixels is shown: small ones are enlarged, long ones made wider.
+/// Width and height at which a picture of so many pixels is shown: small ones are enlarged, long ones made
+/// wider.
 fn displayed((width, height): (u64, u64)) -> (u64, u64) {
     /// The shortest long side, and how much shorter the other may be.
     const LONG: u64 = 256;
@@ -942,6 +943,7 @@ fn commands(asked: &Asked, known: Option<&Known>, viewed: Option<&Viewed>, out: 
 mod tests {
     use super::*;
     use crate::tree::{Listing, Options, Tree};
+    use std::collections::HashMap;
     use std::os::unix::ffi::OsStrExt;
 
     const ORIGIN: &str = "http://localhost:8470";
@@ -960,9 +962,17 @@ mod tests {
         }
     }
 
+    fn opened() -> Tree {
+        let options = Options {
+            cache_size: 64 << 20,
+            ..Options::default()
+        };
+        Tree::open("tests/data/sample".as_ref(), &options).unwrap()
+    }
+
     /// What a directory of the samples answers.
     fn sample(path: &str, query: &[(&str, &str)]) -> Page {
-        let tree = Tree::open("tests/data/sample".as_ref(), &Options::default()).unwrap();
+        let tree = opened();
         let Some(Node::Directory(directory)) = tree.root.find(path).unwrap() else {
             panic!("no {path}");
         };
@@ -1019,7 +1029,7 @@ mod tests {
 
     #[test]
     fn the_links_are_the_entries() {
-        let tree = Tree::open("tests/data/sample".as_ref(), &Options::default()).unwrap();
+        let tree = opened();
         for path in [
             "/",
             "/weather/",
@@ -1128,7 +1138,7 @@ mod tests {
     }
 
     /// A directory of files, the lengths of some of which are unknown, and of one that cannot be read.
-    struct Files(Vec<(OsString, NodeType)>);
+    struct Files(Vec<(OsString, NodeType)>, HashMap<OsString, u64>);
 
     struct Known(u64);
 
@@ -1162,8 +1172,8 @@ mod tests {
             if name == "bad" {
                 return Err(Error::corrupt("in /secret/path"));
             }
-            let index = self.0.iter().position(|(known, _)| known == name);
-            Ok(index.map(|index| Node::File(Arc::new(Known(index as u64)))))
+            let length = self.1.get(name).copied();
+            Ok(length.map(|length| Node::File(Arc::new(Known(length)))))
         }
 
         fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -1175,10 +1185,11 @@ mod tests {
         }
     }
 
+    /// Files of 0, 1, 2 and so on bytes.
     fn files(names: impl IntoIterator<Item = OsString>) -> Arc<dyn Directory> {
-        Arc::new(Files(
-            names.into_iter().map(|name| (name, NodeType::File)).collect(),
-        ))
+        let names: Vec<OsString> = names.into_iter().collect();
+        let entries = names.iter().map(|name| (name.clone(), NodeType::File)).collect();
+        Arc::new(Files(entries, names.into_iter().zip(0..).collect()))
     }
 
     #[test]
@@ -1240,7 +1251,7 @@ mod tests {
         assert_eq!(&*names[0], "f24999");
         // Unknown lengths come last.
         let (_, names) = page(&[("sort", "size"), ("from", "20000")]);
-        assert_eq!(&*names[4999], "f00001");
+        assert_eq!(&*names[4999], "f00006");
         let (_, names) = page(&[("sort", "-size")]);
         assert_eq!(&*names[0], "f00000");
         let (_, names) = page(&[("sort", "time")]);
