@@ -28,9 +28,9 @@ use crate::names;
 use crate::query::selection::Selection;
 use crate::query::{DimRange, View};
 use crate::runtime::cache::CacheKey;
-use crate::runtime::hash;
+use crate::runtime::{get_or_make, hash};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The dimension of scalar variables.
 const SCALARS: &str = "__scalars";
@@ -176,6 +176,7 @@ pub struct Dataset {
     source: Source,
     state: u64,
     mtime: u64,
+    zarr: OnceLock<Arc<FileGroup>>,
 }
 
 impl Dataset {
@@ -193,6 +194,7 @@ impl Dataset {
             root,
             source,
             state,
+            zarr: OnceLock::new(),
         })
     }
 
@@ -219,7 +221,8 @@ impl Dataset {
 
     /// `dataset.zarr/`.
     pub fn zarr(&self) -> Result<zarr::ZarrGroup> {
-        Ok(self.file_group(&self.root, "", Naming::Zarr)?.into())
+        let made = || self.file_group(&self.root, "", Naming::Zarr).map(Arc::new);
+        Ok(get_or_make(&self.zarr, made)?.clone().into())
     }
 
     /// `dataset.nc`. Its length follows from metadata; reads decode the data.
@@ -271,7 +274,7 @@ fn absent(kind: Kind, root: &Group) -> Option<String> {
     if kind == Kind::Image {
         return Some("the arrays are resolutions of one image, not variables".to_owned());
     }
-    (!root.has_variables()).then(|| "no array of the group can be a variable".to_owned())
+    (!root.has_cells()).then(|| "no array of the group has cells and can be a variable".to_owned())
 }
 
 impl Group {
@@ -419,8 +422,12 @@ impl Group {
         });
     }
 
-    fn has_variables(&self) -> bool {
-        !self.variables.is_empty() || self.groups.iter().any(|(_, group)| group.has_variables())
+    /// Whether a variable has cells.
+    fn has_cells(&self) -> bool {
+        let mut variables = self.variables.iter();
+        let has_length = |number: &usize| self.dimensions[*number].1 > 0;
+        variables.any(|variable| variable.dimensions.iter().all(has_length))
+            || self.groups.iter().any(|(_, group)| group.has_cells())
     }
 
     /// The number of chunks of `dataset.zarr/`, at least.
@@ -540,6 +547,7 @@ impl Found {
             .map(|(i, dimension)| names::dimension(&dimension.name, i))
             .collect();
         let ends = match lengths {
+            Lengths::Bounds if view.snapshot().fragments().next().is_none() => vec![0; domain.len()],
             Lengths::Bounds => domain.clone(),
             Lengths::Exact => match view.region()? {
                 None => vec![0; domain.len()],

@@ -73,7 +73,8 @@ pub struct ZarrGroup(Arc<FileGroup>);
 impl ZarrGroup {
     /// The group of `view`, for which [`absent`] returns None. Reads only metadata.
     pub fn of(view: Arc<View>) -> Result<ZarrGroup> {
-        FileGroup::of_view(view, Naming::Zarr).map(ZarrGroup::from)
+        let group = FileGroup::of_view(view, Naming::Zarr)?;
+        Ok(Arc::new(group).into())
     }
 
     /// The names of its arrays.
@@ -119,9 +120,9 @@ impl ZarrGroup {
     }
 }
 
-impl From<FileGroup> for ZarrGroup {
-    fn from(group: FileGroup) -> ZarrGroup {
-        ZarrGroup(Arc::new(group))
+impl From<Arc<FileGroup>> for ZarrGroup {
+    fn from(group: Arc<FileGroup>) -> ZarrGroup {
+        ZarrGroup(group)
     }
 }
 

@@ -434,7 +434,9 @@ def write_joined(folder):
     shutil.rmtree(f"{group}/gone")
     empty = f"{folder}/nothing"
     tiledb.Group.create(empty)
+    array(f"{empty}/unwritten", line, ["v"], None)
     with tiledb.Group(empty, "w") as opened:
+        opened.add(f"{empty}/unwritten", name="unwritten")
         opened.meta["title"] = "nothing"
 
 
@@ -456,9 +458,9 @@ def joined(checks, point):
         checks.equal("joined: fills", (zarred["long"].attrs["_FillValue"], int(opened["u"].attrs["_FillValue"])), (-1, 9))
         checks.equal("joined: title", (zarred.attrs, dict(opened.attrs)), ({"title": "joined"}, {"title": "joined"}))
     nothing = point / "nothing"
-    checks.equal("nothing: listed", sorted(os.listdir(nothing)), ["group.json", "metadata.json"])
+    checks.equal("nothing: listed", sorted(os.listdir(nothing)), ["group.json", "metadata.json", "unwritten"])
     checks.equal("nothing: exists", ((nothing / "dataset.nc").exists(), (nothing / "dataset.zarr").exists()), (False, False))
-    checks.equal("nothing: dataset.json", json.loads((nothing / "dataset.json").read_text())["variables"], [])
+    checks.equal("nothing: dataset.json", len(json.loads((nothing / "dataset.json").read_text())["variables"]), 1)
 
 
 def main():
