@@ -89,7 +89,7 @@
 #![allow(clippy::len_without_is_empty)]
 // Unused code is reported with all features on. With fewer, some modules are used only in part.
 #![cfg_attr(
-    not(all(feature = "mount", feature = "remote")),
+    not(all(feature = "mount", feature = "remote", feature = "serve")),
     allow(dead_code, unused_imports)
 )]
 

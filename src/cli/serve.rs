@@ -5,6 +5,7 @@ use super::source::{check_source, open_tree};
 use super::{Failure, logging, show_path};
 use crate::Error;
 use crate::serve::{AccessLog, Address, Cors, Hosts, Listener, Nodes, Pool, Server, Settings, Site};
+use crate::tree;
 use clap::Args;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -71,6 +72,9 @@ pub(super) struct ServeArgs {
     /// Show .tiledbfs/: counters, errors, work; they name paths of this machine
     #[arg(long)]
     status: bool,
+    /// Serve the files of arrays and groups as they are stored, at .tiledbfs/stored/, for `tiledbfs mount URL`
+    #[arg(long, conflicts_with = "at")]
+    stored: bool,
     /// Append a line for each request to FILE, in the combined format; `-` for stderr
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -113,12 +117,14 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         AccessLog::open(path).map_err(failed)
     });
     let access_log = access_log.transpose()?;
-    let tree = open_tree(&source, &options)?;
+    let shown = open_tree(&source, &options)?;
+    let stored = || Nodes::new(tree::stored(shown.storage.clone(), shown.stats.clone()));
     let site = Site {
-        nodes: Nodes::new(tree.root),
-        storage: tree.storage,
-        errors: tree.errors,
-        stats: tree.stats,
+        stored: args.stored.then(stored),
+        nodes: Nodes::new(shown.root),
+        storage: shown.storage,
+        errors: shown.errors,
+        stats: shown.stats,
         prefix: args.prefix.clone(),
         status: args.status,
     };

@@ -29,6 +29,9 @@ use std::time::SystemTime;
 /// What scripts in a file may do when a browser shows it: nothing.
 const FILE_POLICY: &str = "sandbox; default-src 'none'";
 
+/// The directory of stored files in `.tiledbfs`.
+const STORED: &str = "stored";
+
 /// What is served.
 pub struct Site {
     /// The files and directories by path.
@@ -43,6 +46,8 @@ pub struct Site {
     pub prefix: String,
     /// Whether `.tiledbfs/` is shown.
     pub status: bool,
+    /// The files of arrays and groups as they are stored, if they are shown at `.tiledbfs/stored/`.
+    pub stored: Option<Nodes>,
 }
 
 /// What a request asks for.
@@ -231,7 +236,11 @@ impl Site {
             let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the source is gone");
             return Err(refusal.with(RETRY_AFTER, "5"));
         }
-        match self.nodes.find(&path.names) {
+        let found = match (&self.stored, stored_names(path)) {
+            (Some(stored), Some(names)) => stored.find(names),
+            _ => self.nodes.find(&path.names),
+        };
+        match found {
             Ok(Some(node)) => Ok(node),
             Ok(None) => Err(Refusal::not_found()),
             Err(error) if is_missing(&error) => Err(match error.file() {
@@ -431,9 +440,18 @@ impl Site {
     }
 }
 
-/// Whether a path is that of `.tiledbfs`, or below it.
+/// Whether a path is that of `.tiledbfs`, or below it, but for stored files.
 fn is_own(path: &UrlPath) -> bool {
-    path.names.first().is_some_and(|name| *name == *OWN_DIRECTORY)
+    let own = path.names.first().is_some_and(|name| *name == *OWN_DIRECTORY);
+    own && stored_names(path).is_none()
+}
+
+/// The names below `.tiledbfs/stored/`, if a path is there.
+fn stored_names(path: &UrlPath) -> Option<&[OsString]> {
+    match path.names.as_slice() {
+        [own, stored, names @ ..] if *own == *OWN_DIRECTORY && *stored == *STORED => Some(names),
+        _ => None,
+    }
 }
 
 /// Whether the error of a lookup means that there is nothing of that name.

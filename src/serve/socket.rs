@@ -23,7 +23,7 @@ const IDLE: Duration = Duration::from_secs(75);
 const STALLED: Duration = Duration::from_secs(60);
 
 /// Bytes that are received at once.
-const RECEIVED: usize = 16 << 10;
+const RECEIVED: usize = 8 << 10;
 
 /// What is known of a connection outside of its socket.
 pub struct Connection {
@@ -198,6 +198,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
                     Poll::Ready(Ok(())) if count == 0 => return Poll::Ready(Ok(())),
                     Poll::Ready(Ok(())) => continue,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    // An idle connection holds no memory for what may come.
+                    Poll::Pending if held == 0 => socket.received = Vec::new(),
                     Poll::Pending => {}
                 }
             }

@@ -20,6 +20,8 @@ mod permissions;
 pub mod ranges;
 mod raster;
 mod root;
+#[cfg(feature = "serve")]
+mod stored;
 pub mod times;
 mod view;
 mod zarr;
@@ -29,4 +31,6 @@ pub use node::{
 };
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};
+#[cfg(feature = "serve")]
+pub use stored::stored;
 pub use view::Viewed;

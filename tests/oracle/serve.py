@@ -246,11 +246,38 @@ def access(checks):
             shown = subprocess.run(["curl", "-sg", "--unix-socket", path, "http://localhost/p/weather/schema.json"], capture_output=True)
             checks.equal("over a socket", json.loads(shown.stdout)["array_type"], "dense")
         checks.equal("the socket is removed", path.exists(), False)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        number, url = listening.fileno(), f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        handed = f"exec 3<&{number}; LISTEN_PID=$$ LISTEN_FDS=1 exec {binary()} serve {SAMPLE}"
+        for command in ([binary(), "serve", str(SAMPLE), "--listen", f"fd:{number}"], ["sh", "-c", handed]):
+            server = subprocess.Popen(command, pass_fds=[number], stdout=subprocess.PIPE, text=True)
+            checks.equal("a socket that is handed over", server.stdout.readline().strip(), url)
+            checks.equal("what answers there", Client(url).ask("GET", "/healthz")[0], 200)
+            server.send_signal(signal.SIGTERM)
+            checks.equal("it ends", server.wait(15), 0)
+            server.stdout.close()
     if os.geteuid() == 0:
         with serving(SAMPLE, "--listen", "127.0.0.1:0") as ([url], _):
             as_nobody = {"user": 65534, "group": 65534, "extra_groups": []}
             other = subprocess.run(["curl", "-sg", "-o", "/dev/null", "-w", "%{http_code}", url], capture_output=True, text=True, **as_nobody)
             checks.equal("another user", other.stdout, "403")
+
+
+def stored(checks):
+    """The files as they are stored, from which another mount computes the same."""
+    with serving(SAMPLE, "--listen", "127.0.0.1:0", "--stored") as ([url], _):
+        top = "/.tiledbfs/stored/"
+        client = Client(url)
+        for path in (top + "nothing", "/.tiledbfs/", "/.tiledbfs/stats.json"):
+            checks.equal(path, client.ask("GET", path)[0], 404)
+        schema = next((SAMPLE / "weather/__schema").iterdir())
+        name = schema.relative_to(SAMPLE).as_posix()
+        status, headers, body = client.ask("GET", top + name)
+        checks.equal("a stored file", (status, body), (200, schema.read_bytes()))
+        checks.equal("its tag by HEAD", client.ask("HEAD", top + name)[1]["ETag"], headers["ETag"])
+        with mounted(url + top[1:]) as there, mounted(SAMPLE) as here:
+            for name in ("weather/data/table.csv", "weather/schema.json", "lightning/data/table.parquet"):
+                checks.equal(f"{name} over HTTP", (there / name).read_bytes() == (here / name).read_bytes(), True)
 
 
 def states(checks):
@@ -337,6 +364,7 @@ def main():
             server.send_signal(signal.SIGTERM)
             checks.equal("it ends well", server.wait(15), 0)
     states(checks)
+    stored(checks)
     access(checks)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0
