@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts tiledbfs in place, or takes it away again: scripts/install.sh [--uninstall] [PREFIX]. PREFIX is /usr/local unless given.
 # What is installed: the program; mount.tiledbfs and mount.fuse.tiledbfs, by which mount(8) and /etc/fstab know it; the manual;
-# completions of bash, zsh and fish; a unit of systemd. It is built first, unless TILEDBFS_BIN names the program. DESTDIR, if set, stands
+# completions of bash, zsh and fish; units of systemd. It is built first, unless TILEDBFS_BIN names the program. DESTDIR, if set, stands
 # before all paths. Directories that are made are remembered, and taken away when they are empty.
 set -euo pipefail
 program=${TILEDBFS_BIN:-}
@@ -34,7 +34,7 @@ share=$prefix/share
 bash_completion=$share/bash-completion/completions/tiledbfs
 zsh_completion=$share/zsh/site-functions/_tiledbfs
 fish_completion=$share/fish/vendor_completions.d/tiledbfs.fish
-unit=$prefix/lib/systemd/system/tiledbfs@.service
+units=$prefix/lib/systemd/system
 # The directories that did not exist before, one a line, without DESTDIR.
 made=$share/tiledbfs/directories
 
@@ -46,7 +46,7 @@ if [ "$uninstall" ]; then
         [ "$link" != "$prefix/bin/tiledbfs" ] || rm -f "$dest$helper"
     done
     for file in "$prefix/bin/tiledbfs" "$share/man/man1/tiledbfs.1" "$share/man/man8/mount.tiledbfs.8" \
-        "$bash_completion" "$zsh_completion" "$fish_completion" "$unit" "$made"; do
+        "$bash_completion" "$zsh_completion" "$fish_completion" "$units"/tiledbfs{,-serve}@.service "$units/tiledbfs-serve@.socket" "$made"; do
         rm -f "$dest$file"
     done
     rm -f "$dest$share"/man/man1/tiledbfs-*.1
@@ -70,7 +70,6 @@ trap 'rm -rf "$scratch"' EXIT
 for shell in bash zsh fish; do
     "$program" completions "$shell" >"$scratch/$shell"
 done
-sed "s|/usr/bin/tiledbfs|$prefix/bin/tiledbfs|g" systemd/tiledbfs@.service >"$scratch/unit"
 
 # make_directory PATH: with all above it, remembering those that did not exist.
 make_directory() {
@@ -95,7 +94,10 @@ done
 put 644 "$scratch/bash" "$bash_completion"
 put 644 "$scratch/zsh" "$zsh_completion"
 put 644 "$scratch/fish" "$fish_completion"
-put 644 "$scratch/unit" "$unit"
+for unit in systemd/*; do
+    sed "s|/usr/bin/tiledbfs|$prefix/bin/tiledbfs|g" "$unit" >"$scratch/unit"
+    put 644 "$scratch/unit" "$units/${unit##*/}"
+done
 make_directory "$sbin"
 for helper in "${helpers[@]}"; do
     ln -sfn "$prefix/bin/tiledbfs" "$dest$helper"

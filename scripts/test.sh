@@ -128,7 +128,7 @@ run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS=
 run "cargo build" cargo build --release
 run "library of another crate" consumer
 run "... with object stores" consumer remote
-run "... with all features" consumer arrow mount ndarray remote
+run "... with all features" consumer arrow mount ndarray remote serve
 run "quickstart" scripts/quickstart.sh
 run "package" scripts/deb.sh --test
 rm -rf "$TARGET/matrix"

@@ -186,6 +186,7 @@ MALFORMED = {
     f"{ATTR}i._FillValue": 40000, f"{ATTR}i.valid_range": (0.5, 2.0), f"{ATTR}i._Netcdf4Dimid": 3, f"{ATTR}i.DIMENSION_LIST": "x",
     f"{ATTR}d.units": "metres", f"{ATTR}e.flag_meanings": "x y", f"{ATTR}b._FillValue": 0, f"{ATTR}b.dtype": "float",
     "__tiledb_dim.i.units": "m", f"{ATTR}i.missing_value": np.array([1.5]),
+    "_gdal": "x",
 }
 GOOD = {
     f"{ATTR}i.units": "kg", f"{ATTR}i.NAME": "hidden", f"{ATTR}i.a.b": "dots", f"{ATTR}i.j.units": "dotted", f"{ATTR}n.coordinates": "lat nowhere",
@@ -193,7 +194,7 @@ GOOD = {
     f"{ATTR}text._FillValue": "-", "__tiledb_dim.x.units": "degrees_east", "__tiledb_dim.x.axis": "X", f"{ATTR}var.comment": "of any length",
     "matrix": np.arange(4.0), f"{ATTR}f.range": np.array([1.0, 2.0]), "title": "plain",
 }
-OTHERS = {"_gdal": "x", "__pandas_index_dims": "{}", "__tiledb_attribute": 1, "_UNIT": "m", "__np_shape_matrix": (2, 2), "__other": np.arange(2)}
+OTHERS = {"__pandas_index_dims": "{}", "__tiledb_attribute": 1, "_UNIT": "m", "__np_shape_matrix": (2, 2), "__other": np.arange(2)}
 
 
 def write_corners(uri):

@@ -85,6 +85,14 @@ fn all_is_put_in_place_and_taken_away() {
                 "lib/systemd/system/tiledbfs@.service",
                 &format!("ExecStart={prefix}/bin/tiledbfs mount "),
             ),
+            (
+                "lib/systemd/system/tiledbfs-serve@.service",
+                &format!("ExecStart={prefix}/bin/tiledbfs serve "),
+            ),
+            (
+                "lib/systemd/system/tiledbfs-serve@.socket",
+                "ListenStream=127.0.0.1:8470",
+            ),
         ] {
             let text = fs::read_to_string(at(file)).unwrap();
             assert!(text.contains(part), "{file}: {text}");
