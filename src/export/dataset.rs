@@ -259,9 +259,6 @@ impl Dataset {
 /// Whether listings show the data set of `source`. Reads schemas, and footers only if the domains are too
 /// large to tell.
 pub fn is_listed(source: &Source) -> Result<bool> {
-    if source.arrays().take(MAX_LISTED_ARRAYS + 1).count() > MAX_LISTED_ARRAYS {
-        return Ok(false);
-    }
     let (kind, bounds) = Group::new(source, Lengths::Bounds)?;
     if absent(kind, &bounds).is_some() {
         return Ok(false);

@@ -73,7 +73,10 @@ impl ShownGroup {
         if hidden || registered > MAX_LISTED_ARRAYS {
             return Vec::new();
         }
-        match self.source().and_then(|source| is_listed(&source)) {
+        match self
+            .source(MAX_LISTED_ARRAYS)
+            .and_then(|source| is_listed(&source))
+        {
             Ok(true) => vec![
                 (ZARR, NodeType::Directory),
                 (NETCDF, NodeType::File),
@@ -99,7 +102,7 @@ impl ShownGroup {
         }
         let now = Instant::now();
         let made = || {
-            let source = self.source()?;
+            let source = self.source(usize::MAX)?;
             let state = source.state()?;
             match known {
                 Some((_, dataset)) if dataset.state() == state => Ok(dataset),
@@ -112,10 +115,10 @@ impl ShownGroup {
         Ok(dataset)
     }
 
-    fn source(&self) -> Result<Source> {
-        let mut seen = HashSet::new();
-        seen.insert(self.group.path().to_path_buf());
-        source(&self.context, &self.group, &mut seen)
+    /// What its data set is made of; `LimitExceeded` if that is more than `arrays` arrays.
+    fn source(&self, arrays: usize) -> Result<Source> {
+        let groups = HashSet::from([self.group.path().to_path_buf()]);
+        source(&self.context, &self.group, &mut Walk { groups, arrays })
     }
 
     /// The group of `dataset.zarr/` at `path`.
@@ -185,8 +188,16 @@ fn add_origins(source: &Source, all: &mut Vec<Origin>) {
     }
 }
 
-/// What a data set of `group` is made of. Reads names. `seen` are the groups that were met.
-fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, seen: &mut HashSet<PathBuf>) -> Result<Source> {
+/// A walk through a group and those in it.
+struct Walk {
+    /// The groups that were met.
+    groups: HashSet<PathBuf>,
+    /// How many arrays there may still be.
+    arrays: usize,
+}
+
+/// What a data set of `group` is made of. Reads names.
+fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, walk: &mut Walk) -> Result<Source> {
     let engine = &context.engine;
     let members = group.members()?;
     let known = members.group.as_ref().map_err(Clone::clone)?;
@@ -205,6 +216,8 @@ fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, seen: &mut HashSet<Pat
         let reason = match kind {
             Ok(Some(ObjectKind::Array)) => {
                 if !context.is_later(&member.at)? {
+                    let left = walk.arrays.checked_sub(1);
+                    walk.arrays = left.ok_or_else(|| Error::limit("too many arrays"))?;
                     found
                         .arrays
                         .push((member.name.clone(), context.array(&member.at)));
@@ -231,15 +244,21 @@ fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, seen: &mut HashSet<Pat
         }
     }
     for (name, at) in groups {
-        if !seen.insert(at.clone()) {
+        // Through links, a few groups have any number of paths.
+        if engine.storage.is_link(&at) {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            found.left_out.push((name, "it is a link".to_owned()));
             continue;
         }
-        if seen.len() > MAX_GROUPS {
+        if !walk.groups.insert(at.clone()) {
+            continue;
+        }
+        if walk.groups.len() > MAX_GROUPS {
             return Err(Error::limit(format!(
                 "a data set of more than {MAX_GROUPS} groups"
             )));
         }
-        let inner = source(context, &context.group(&at), seen)?;
+        let inner = source(context, &context.group(&at), walk)?;
         found.groups.push((name, inner));
     }
     Ok(found)
