@@ -6,7 +6,8 @@ use super::source::{check_source, open_tree};
 use super::{Failure, daemon, logging, show_path, stale};
 use crate::error::Result as LibraryResult;
 #[cfg(feature = "remote")]
-use crate::fuse::{self, Access, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
+use crate::fuse::Access;
+use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
 use crate::storage::location::Location;
 use crate::tree::Tree;
 use clap::Args;

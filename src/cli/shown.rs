@@ -5,7 +5,6 @@ use super::{Failure, TreeArgs};
 use crate::export;
 use crate::fuse::MountOptions;
 use crate::storage::location::Location;
-use crate::tree::Options;
 use clap::Args;
 
 /// Default threads for object stores, where each request may wait for the network.
@@ -33,18 +32,13 @@ pub(super) struct ShownArgs {
 impl ShownArgs {
     /// The options for opening SOURCE. Fails if a key file cannot be read.
     pub(super) fn options(&self) -> Result<OpenOptions, Failure> {
-        let options = self.tree.options()?;
-        Ok(OpenOptions {
-            tree: Options {
-                show_at: self.show_at,
-                exports: export::Options {
-                    hide: self.hide_exports,
-                    csv_values: self.csv_values,
-                },
-                ..options.tree
-            },
-            ..options
-        })
+        let mut options = self.tree.options()?;
+        options.tree.show_at = self.show_at;
+        options.tree.exports = export::Options {
+            hide: self.hide_exports,
+            csv_values: self.csv_values,
+        };
+        Ok(options)
     }
 
     /// The number of threads that answer requests.

@@ -20,7 +20,8 @@ use crate::storage::{
     },
 };
 #[cfg(feature = "remote")]
-use crate::tree::{Options, Tree, is_object_in};
+use crate::tree::is_object_in;
+use crate::tree::{Options, Tree};
 #[cfg(feature = "remote")]
 use clap::Args;
 use glob::Pattern;
