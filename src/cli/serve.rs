@@ -26,8 +26,8 @@ certificates anew, and reopens logs.
 Examples:
   tiledbfs serve ~/arrays
   tiledbfs serve ~/arrays --listen unix:/run/user/1000/t.sock
-  tiledbfs serve ~/arrays --listen 0.0.0.0:8470 --token-file tokens \\
-      --tls-cert cert.pem --tls-key key.pem
+  tiledbfs serve --token-file tokens --tls-cert cert.pem --tls-key key.pem \\
+      ~/arrays --listen 0.0.0.0:8470
   tiledbfs serve s3://bucket/arrays --no-auth --listen 0.0.0.0:80
 
   curl http://127.0.0.1:8470/my_array/schema.json
