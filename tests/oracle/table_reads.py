@@ -121,6 +121,8 @@ def compare_disorder(checks, folder):
         lib = Lib()
         lib.write(path, columns, "global-order", settings={"sm__check_global_order": "false"})
         want = sorted(stored.tolist())
+        # The order of small fragments is looked at first.
+        failing = stored.size > 1 << 14
         with mounted(path) as point:
             ids, table = point / "data/columns/id/data.bin", point / "data/table.parquet"
             with open(table, "rb") as before:
@@ -129,14 +131,14 @@ def compare_disorder(checks, folder):
                     code = ids.read_bytes() and None
                 except OSError as error:
                     code = error.errno
-                checks.equal(f"{name}: whoever reads them gets an error", code, errno.EIO)
-                checks.equal(f"{name}: which is logged", len(errors(point)) > 0, True)
+                checks.equal(f"{name}: whoever reads them gets an error", code, errno.EIO if failing else None)
+                checks.equal(f"{name}: which is logged", len(errors(point)) > 0, failing)
                 try:
                     before.seek(size // 4)
                     code = before.read(100) and None
                 except OSError as error:
                     code = error.errno
-                checks.equal(f"{name}: so does who opened another file before", code, errno.EIO)
+                checks.equal(f"{name}: so does who opened another file before", code, errno.EIO if failing else None)
             time.sleep(0.1)
             checks.equal(f"{name}: then they are sorted", np.fromfile(ids, np.int64).tolist(), want)
             got = pyarrow.parquet.read_table(table)

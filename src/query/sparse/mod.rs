@@ -157,8 +157,9 @@ impl Sparse {
     /// All cells as runs of whole tiles: see [`View::tile_runs`](super::View::tile_runs).
     pub(super) fn tile_runs(&self) -> Result<Vec<TileRun>> {
         // Where the order of cells is looked at first, the outlines do not tell it.
+        let later = self.array.engine.disorder.is_found_by_readers();
         match self.told()? {
-            Some(told) if self.array.engine.disorder.is_found_by_readers() => Ok(told.to_vec()),
+            Some(told) if later && told.iter().all(|run| run.cells > order::MAX_SMALL) => Ok(told.to_vec()),
             _ => self.cells()?.tile_runs(),
         }
     }

@@ -1,11 +1,11 @@
 //! Whether the cells of a fragment that is not merged are stored in global order.
 //!
 //! Nothing but the coordinates tells, and whoever reads a length or another field needs no coordinates. So
-//! where files can be opened again (see [`Disorder`](crate::engine::Disorder)), coordinates are
-//! compared when they are read, tile by tile, and those of small fragments and of some tiles of others before
-//! the first cell of any field is. If some are not in order, the reader fails, and in the state of the view
-//! that is seen from then on the fragment is sorted. Otherwise, and in fragments of libraries that wrote
-//! global order as it came, all are compared first.
+//! where files can be opened again (see [`Disorder`](crate::engine::Disorder)), the coordinates of large
+//! fragments are compared when they are read, tile by tile, and those of some tiles before the first cell of
+//! any field is. If some are not in order, the reader fails, and in the state of the view that is seen from
+//! then on the fragment is sorted. Otherwise, in small fragments, and in those of libraries that wrote global
+//! order as it came, all are compared first.
 
 use super::input::Input;
 use super::member::Rules;
@@ -21,8 +21,8 @@ use std::sync::Mutex;
 /// The format version from which on writers in global order check the order of cells.
 const MIN_CHECKED_VERSION: u32 = 5;
 
-/// The cells of fragments with no more than this are compared before the first cell is read.
-const MAX_SMALL: u64 = if cfg!(test) { 16 } else { 1 << 14 };
+/// The cells of fragments with no more than this are compared first.
+pub(super) const MAX_SMALL: u64 = if cfg!(test) { 16 } else { 1 << 14 };
 
 /// In larger fragments, one of so many tiles is compared before, and at most [`MAX_SAMPLES`].
 const TILES_PER_SAMPLE: u64 = 64;
@@ -63,7 +63,8 @@ impl<K: SortKey> Order<K> {
         if input.has_signed_strings() {
             return Ok(true);
         }
-        match self.is_found_by_readers(engine) && input.info.version() >= MIN_CHECKED_VERSION {
+        let later = input.count() > MAX_SMALL && input.info.version() >= MIN_CHECKED_VERSION;
+        match self.is_found_by_readers(engine) && later {
             true => Ok(true),
             false => self.all.get_or_make(|| look_at_order::<K>(rules, input)),
         }
@@ -79,9 +80,6 @@ impl<K: SortKey> Order<K> {
         }
         self.samples.get_or_make(|| {
             let count = input.count();
-            if count <= MAX_SMALL {
-                return self.check(engine, rules, input, 0..count);
-            }
             let samples = (count / input.info.geometry.tile_cells / TILES_PER_SAMPLE).min(MAX_SAMPLES);
             for sample in 0..samples {
                 let rank = (2 * sample + 1) * (count / (2 * samples));
