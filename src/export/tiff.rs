@@ -84,9 +84,10 @@ fn attributes(view: &View) -> Range<usize> {
 }
 
 /// The fields of each image that a view may have: each attribute, then those that GDAL wrote as bands.
-pub fn fields(view: &View) -> Vec<Range<usize>> {
+pub fn fields(view: &View) -> impl Iterator<Item = Range<usize>> {
     let each = attributes(view).map(|field| field..field + 1);
-    each.chain(together(view)).collect()
+    // Looks at all names: only for who wants what comes last.
+    each.chain(std::iter::once_with(|| together(view)).flatten())
 }
 
 /// The attributes `TDB_VALUES_1`, `TDB_VALUES_2` and so on of an array of rows and columns: GDAL writes bands as
@@ -95,9 +96,8 @@ fn together(view: &View) -> Option<Range<usize>> {
     let attributes = attributes(view);
     let all = view.fields();
     let named = |field: usize, name: &str| *all[field].name == *name.as_bytes();
-    let first = attributes
-        .clone()
-        .find(|field| named(*field, &format!("{}_1", raster::VALUES)))?;
+    let first_name = format!("{}_1", raster::VALUES);
+    let first = attributes.clone().find(|field| named(*field, &first_name))?;
     let bands = (first..attributes.end).zip(1u64..);
     let bands = bands.take_while(|(field, band)| named(*field, &format!("{}_{band}", raster::VALUES)));
     let fields = first..first + bands.count();

@@ -16,7 +16,7 @@ impl Directory for RasterDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let view = self.0.view()?;
         let found = tiff::images(&view)?.position(name);
-        let Some(fields) = found.and_then(|place| tiff::fields(&view).into_iter().nth(place)) else {
+        let Some(fields) = found.and_then(|place| tiff::fields(&view).nth(place)) else {
             return Ok(None);
         };
         // If it is unknown whether the image exists, it is shown, and accesses fail.

@@ -52,9 +52,10 @@ pub struct Axes {
 impl Axes {
     /// The axes of an array of these fields; None if its dimensions are not those of GDAL.
     pub fn of(fields: &[Field]) -> Option<Axes> {
+        // The dimensions are the first fields.
         let dimensions = fields
             .iter()
-            .filter(|field| matches!(field.role, Role::Dimension(_)));
+            .take_while(|field| matches!(field.role, Role::Dimension(_)));
         let named = |name: &[u8]| {
             let mut numbered = dimensions.clone().enumerate();
             let found =
