@@ -1,5 +1,5 @@
-//! `tiledbfs info`: describes an array on one screen, or shows a group or directory as a tree. Uses only the
-//! JSON documents of the tree.
+//! `tiledbfs info`: describes an array on one screen, or shows a group or directory as a tree, and a group's
+//! data set. Uses only the JSON documents of the tree, those of its Zarr hierarchies among them.
 
 use super::output::{Failures, Names, Stop, stdout};
 use super::paths::{failed, join, visit};
@@ -60,7 +60,14 @@ pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
             };
             match kind(&**directory).map_err(|error| failed(found.path, error))? {
                 Kind::Array => array(&mut text, names, &name, &**directory, found.path, failures)?,
-                _ => tree(&mut text, names, &name, directory, found.path, failures),
+                kind => {
+                    tree(&mut text, names, &name, directory, found.path, failures);
+                    if kind == Kind::Group
+                        && let Err(error) = data_set(&mut text, names, &**directory)
+                    {
+                        failures.add(failed(found.path, error));
+                    }
+                }
             }
             Ok(out.write_all(text.as_bytes())?)
         });
@@ -227,11 +234,39 @@ fn array(
     if !labels.is_empty() {
         line(out, "labels", labels.join(", "));
     }
+    match exports(directory) {
+        Ok(exports) if exports.is_empty() => {}
+        Ok(exports) => line(out, "open", format!("{}, in data/", exports.join(", "))),
+        Err(error) => failures.add(failed(path, error)),
+    }
     out.push('\n');
     table(out, &dimension_rows(&schema, &written, names));
     out.push('\n');
     table(out, &attribute_rows(&schema, names));
     Ok(())
+}
+
+/// The names of an array's exports, which are in `data/`.
+fn exports(array: &dyn Directory) -> Result<Vec<String>> {
+    /// What is no export.
+    const OTHERS: [&str; 2] = ["columns", "view.json"];
+    let Some(data) = below(array, OsStr::new("data"))? else {
+        return Ok(Vec::new());
+    };
+    let listing = data.list()?;
+    let listed = (0..).map_while(|index| listing.get(index));
+    let listed = listed.filter_map(|(name, _)| name.to_str().map(str::to_owned));
+    Ok(listed.filter(|name| !OTHERS.contains(&name.as_str())).collect())
+}
+
+/// The directory of this name, if there is one.
+fn below(directory: &dyn Directory, name: &OsStr) -> Result<Option<Arc<dyn Directory>>> {
+    match directory.lookup(name) {
+        Ok(Some(Node::Directory(found))) => Ok(Some(found)),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Summary of an array in one line.
@@ -348,10 +383,6 @@ fn unfiltered<'a>(
 fn add_columns(array: &dyn Directory, fragment: &str, sum: &mut u64) -> Result<()> {
     /// The column of zipped coordinates; each dimension has a column of its own as well.
     const ZIPPED_COORDS: &str = "__coords";
-    let below = |directory: &dyn Directory, name: &OsStr| match directory.lookup(name)? {
-        Some(Node::Directory(directory)) => Ok(Some(directory)),
-        _ => Ok(None),
-    };
     let fragments = below(array, OsStr::new("fragments"))?;
     let fragment = fragments.map(|directory| below(&*directory, OsStr::new(fragment)));
     let Some(fragment) = fragment.transpose()?.flatten() else {
@@ -570,12 +601,15 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
         return Ok((line, Vec::new()));
     }
     let listing = directory.list()?;
-    let mut children = Vec::new();
+    let (mut children, mut exports) = (Vec::new(), Vec::new());
     for (name, _) in (0..).map_while(|index| listing.get(index)) {
         if *name == *OWN_DIRECTORY {
             continue;
         }
         match directory.lookup(&name)? {
+            Some(Node::Directory(child)) if kind == Kind::Group && is_zarr(&*child)? => {
+                exports.push(name.to_string_lossy().into_owned());
+            }
             Some(Node::Directory(child)) => children.push((name.into_owned(), Child::Shown(child))),
             // Part of an array; its contents are not shown.
             Some(Node::File(_)) if kind == Kind::Directory => {
@@ -626,7 +660,121 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
     if unregistered > 0 {
         let _ = write!(line, ", {} unregistered", HumanCount(unregistered));
     }
+    if !exports.is_empty() {
+        let _ = write!(line, ", open {}", exports.join(", "));
+    }
     Ok((line, children))
+}
+
+/// Whether a directory is a Zarr hierarchy, which no array and no group is.
+fn is_zarr(directory: &dyn Directory) -> Result<bool> {
+    Ok(matches!(
+        directory.lookup(OsStr::new(ZARR_JSON))?,
+        Some(Node::File(_))
+    ))
+}
+
+/// The metadata of a Zarr group or array.
+const ZARR_JSON: &str = "zarr.json";
+
+/// Writes what a group is: its kind, what to open it with, and the variables of its data set with their units and
+/// their place on the ground. Nothing for a mere folder of arrays.
+fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()> {
+    const IMAGE: &str = "image.ome.zarr";
+    let metadata = document(group, "metadata.json")?;
+    let told = |key: &str| metadata[key]["value"].as_str();
+    let zarr = below(group, OsStr::new("dataset.zarr"))?;
+    let zarr = zarr.map(|zarr| document(&*zarr, ZARR_JSON)).transpose()?;
+    let nodes = zarr
+        .as_ref()
+        .map(|zarr| &zarr["consolidated_metadata"]["metadata"]);
+    let kind = match (told("soma_object_type"), told("dataset_type")) {
+        (Some("SOMAExperiment"), _) => "experiment",
+        (Some(other), _) => other,
+        (None, Some("bioimg")) => "image",
+        (None, Some(other)) => other,
+        (None, None) if nodes.is_some() => "data set",
+        (None, None) => return Ok(()),
+    };
+    let line = |out: &mut String, name: &str, value: &str| {
+        let _ = writeln!(out, "{name:<14}{value}");
+    };
+    out.push('\n');
+    line(out, "kind", &escape(kind).to_string());
+    if below(group, OsStr::new(IMAGE))?.is_some() {
+        line(out, "open", IMAGE);
+    }
+    // An experiment's frames and matrices are no grids.
+    let nodes = nodes
+        .and_then(Value::as_object)
+        .filter(|_| told("soma_object_type").is_none());
+    let Some(nodes) = nodes else { return Ok(()) };
+    line(out, "open", "dataset.zarr, dataset.nc");
+    let arrays = || nodes.iter().filter(|(_, node)| node["node_type"] == "array");
+    for (name, mapping) in arrays() {
+        let attributes = &mapping["attributes"];
+        let Some(wkt) = attributes["crs_wkt"].as_str() else {
+            continue;
+        };
+        // The name is the first text of a WKT.
+        line(
+            out,
+            "crs",
+            &escape(wkt.split('"').nth(1).unwrap_or(wkt)).to_string(),
+        );
+        let mapped = arrays().find(|(_, array)| array["attributes"]["grid_mapping"] == **name);
+        let transform = attributes["GeoTransform"].as_str();
+        if let Some(extent) = mapped
+            .zip(transform)
+            .and_then(|((_, array), text)| extent(array, text))
+        {
+            line(out, "extent", &extent);
+        }
+    }
+    let mut rows = vec![["variable", "type", "dimensions", "shape", "units"].map(str::to_owned)];
+    for (name, array) in arrays() {
+        let joined = |value: &Value, between: &str| {
+            let items = items(value).iter().map(|item| match item {
+                Value::String(text) => names.show_text(text),
+                other => other.to_string(),
+            });
+            items.collect::<Vec<_>>().join(between)
+        };
+        let units = array["attributes"]["units"].as_str();
+        rows.push([
+            names.show_text(name),
+            text(&array["data_type"]).to_owned(),
+            joined(&array["dimension_names"], " "),
+            joined(&array["shape"], " × "),
+            units.map(|units| escape(units).to_string()).unwrap_or_default(),
+        ]);
+    }
+    out.push('\n');
+    table(out, &rows);
+    Ok(())
+}
+
+/// The corners of a raster: the lowest and highest X, then Y. `transform` is GDAL's six numbers. None if the raster
+/// is rotated.
+fn extent(array: &Value, transform: &str) -> Option<String> {
+    let numbers = transform.split_whitespace().map(str::parse);
+    let numbers: Vec<f64> = numbers.collect::<std::result::Result<_, _>>().ok()?;
+    let &[x, x_step, 0.0, y, 0.0, y_step] = numbers.as_slice() else {
+        return None;
+    };
+    let length = |name: &str| {
+        let names = items(&array["dimension_names"]).iter();
+        let (_, length) = names
+            .zip(items(&array["shape"]))
+            .find(|(found, _)| **found == name)?;
+        length.as_f64()
+    };
+    let ends = |start: f64, step: f64, length: f64| {
+        let end = start + step * length;
+        format!("{}..{}", start.min(end), start.max(end))
+    };
+    let (x, y) = (ends(x, x_step, length("X")?), ends(y, y_step, length("Y")?));
+    Some(format!("X {x}, Y {y}"))
 }
 
 #[cfg(test)]

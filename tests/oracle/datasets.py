@@ -27,7 +27,7 @@ import tiledb
 import xarray
 import zarr
 
-from mount import ROOT, errors, mounted, stats
+from mount import ROOT, binary, errors, mounted, stats
 from plain_tools import Checks
 
 FILL = -999
@@ -387,6 +387,11 @@ def trees(checks, source, folder, point):
                     for variable in wanted[path][0]:
                         checks.equal(f"{name}{path}: {variable} by {reader}, {'decoded' if decode else 'raw'}", got[path][0].get(variable), wanted[path][0][variable])
                     checks.equal(f"{name}{path}: variables by {reader}", sorted(got[path][0]), sorted(wanted[path][0]))
+        done = subprocess.run([binary(), "info", f"{folder}/{name}"], capture_output=True, text=True, timeout=60)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        checks.equal(f"{name}: info, exit code and kind", (done.returncode, ["kind", "data", "set"] in lines, ["open", "dataset.zarr,", "dataset.nc"] in lines), (0, True, True))
+        checks.equal(f"{name}: info of a variable", f"temp int16 time y x {len(DAYS)} × 6 × 7 K".split() in lines, True)
+        checks.equal(f"{name}: info has no member called dataset.zarr", [line for line in lines if "dataset.zarr:" in line], [])
         done = subprocess.run(["ncdump", "-h", group / "dataset.nc"], capture_output=True, text=True, timeout=60)
         checks.equal(f"{name}: ncdump", [line in done.stdout for line in ("temp:_FillValue = -999s ;", "group: model {", "char letter(y) ;", "int crs ;")], [True] * 4)
     work = Path(folder).parent / "documented"

@@ -30,6 +30,10 @@ fn an_array_on_one_screen() {
         "{shown}"
     );
     assert_eq!(line("sky"), "sky UINT8 one of sky RLE");
+    assert_eq!(
+        line("open"),
+        "open table.csv, table.parquet, array.nc, array.zarr, raster, in data/"
+    );
     assert_eq!(line("day"), "day INT32 1..365 73 1..365");
     assert_eq!(line("temperature"), "temperature FLOAT32 BYTESHUFFLE, ZSTD 9");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
