@@ -1,18 +1,26 @@
 #!/usr/bin/env bash
-# Makes a Debian package, and says where it is: scripts/deb.sh. With --test it is installed below an empty directory as well, looked at, and
-# removed again; where there is no dpkg, nothing is done, and this is said.
+# Makes a Debian package, and says where it is: scripts/deb.sh [--test] [TARGET]. The program is built first, unless there is a target, whose
+# program is taken as it is. With --test the package is installed below an empty directory as well, looked at, and removed again; where there is
+# no dpkg, nothing is done, and this is said.
 set -euo pipefail
+testing=
+[ "${1:-}" != --test ] || { testing=1 && shift; }
+target=${1:-}
 . "$(dirname "$0")/lib.sh"
 
-if [ "${1:-}" = --test ] && ! command -v dpkg-deb >/dev/null; then
+if [ "$testing" ] && ! command -v dpkg-deb >/dev/null; then
     say "no dpkg here: no package is made"
     exit
 fi
 PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
 command -v cargo-deb >/dev/null || cargo install --locked cargo-deb
-cargo build --release --locked --quiet
+if [ "$target" ]; then
+    TILEDBFS_BIN=$TARGET/$target/release/tiledbfs
+else
+    cargo build --release --locked --quiet
+fi
 # What the list of files in Cargo.toml names.
-made=$TARGET/release/package
+made=$(dirname "$TILEDBFS_BIN")/package
 rm -rf "$made"
 "$TILEDBFS_BIN" man "$made/man"
 gzip -9n "$made"/man/*
@@ -22,9 +30,9 @@ done
 for helper in mount.tiledbfs mount.fuse.tiledbfs; do
     ln -s /usr/bin/tiledbfs "$made/$helper"
 done
-package=$(cargo deb --no-build --quiet --output "$TARGET/debian/")
+package=$(cargo deb --no-build --quiet ${target:+--target "$target"} --output "$TARGET/debian/")
 say "made $package"
-[ "${1:-}" = --test ] || exit 0
+[ "$testing" ] || exit 0
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT

@@ -50,10 +50,10 @@ ensure_system() {
     [ -e /dev/fuse ] || die "/dev/fuse is missing: load the kernel module (modprobe fuse) or pass the device to the container"
 }
 
-# ensure_venv [REQUIREMENTS]: the virtual environment in $VENV, made anew when its requirements have changed.
+# ensure_venv [REQUIREMENTS [MODULE]]: the virtual environment in $VENV, made anew when its requirements have changed, or without this module.
 ensure_venv() {
     local wanted=$ROOT/${1:-tests/oracle/requirements.txt}
-    if [ -x "$PYTHON" ] && cmp -s "$wanted" "$VENV/requirements.txt" && "$PYTHON" -c 'import tiledb' 2>/dev/null; then
+    if [ -x "$PYTHON" ] && cmp -s "$wanted" "$VENV/requirements.txt" && "$PYTHON" -c "import ${2:-tiledb}" 2>/dev/null; then
         return
     fi
     say "making $(basename "$VENV") with $(tr '\n' ' ' <"$wanted")"
