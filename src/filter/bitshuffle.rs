@@ -44,30 +44,20 @@ pub(super) fn undo(metadata: &mut Cursor<'_>, width: usize, data: &[u8], out: &m
 /// Undoes one block of at most [`BLOCK`] bytes; `out` has the same length.
 fn undo_block(width: usize, block: &[u8], out: &mut [u8]) {
     let transposed = block.len() / (8 * width) * (8 * width);
-    let (rows, copied) = block.split_at_checked(transposed).unwrap_or((block, &[]));
-    let Some((out, copied_out)) = out.split_at_mut_checked(transposed) else {
-        return;
-    };
-    if copied.len() == copied_out.len() {
-        copied_out.copy_from_slice(copied);
-    }
-    // Every eight rows are the bits of one byte of the elements.
-    let plane = transposed / width;
-    let mut planes = [0; BLOCK];
-    let Some(planes) = planes.get_mut(..transposed) else {
-        return;
-    };
-    if plane == 0 {
-        return;
-    }
+    out[transposed..].copy_from_slice(&block[transposed..]);
+    let (rows, out) = (&block[..transposed], &mut out[..transposed]);
     if width == 1 {
         gather_bits(rows, out);
-        return;
+    } else if transposed > 0 {
+        // Every eight rows are the bits of one byte of the elements.
+        let plane = transposed / width;
+        let mut planes = [0; BLOCK];
+        let planes = &mut planes[..transposed];
+        for (rows, bytes) in rows.chunks_exact(plane).zip(planes.chunks_exact_mut(plane)) {
+            gather_bits(rows, bytes);
+        }
+        interleave(width, planes, out);
     }
-    for (rows, bytes) in rows.chunks_exact(plane).zip(planes.chunks_exact_mut(plane)) {
-        gather_bits(rows, bytes);
-    }
-    interleave(width, planes, out);
 }
 
 #[cfg(test)]

@@ -34,15 +34,9 @@ pub(super) fn undo(metadata: &mut Cursor<'_>, width: usize, data: &[u8], out: &m
 
 /// Undoes the filter on one part of elements of `width` bytes; `out` has the length of `part`.
 fn unshuffle(width: usize, part: &[u8], out: &mut [u8]) {
-    let elements = part.len() / width.max(1);
-    let (planes, tail) = part.split_at_checked(elements * width).unwrap_or((part, &[]));
-    let Some((out, tail_out)) = out.split_at_mut_checked(planes.len()) else {
-        return;
-    };
-    interleave(width, planes, out);
-    if tail.len() == tail_out.len() {
-        tail_out.copy_from_slice(tail);
-    }
+    let whole = part.len() / width * width;
+    interleave(width, &part[..whole], &mut out[..whole]);
+    out[whole..].copy_from_slice(&part[whole..]);
 }
 
 #[cfg(test)]

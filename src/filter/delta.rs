@@ -67,10 +67,7 @@ pub(super) fn accumulate<E: Element>(start: E, input: &[u8], out: &mut [u8]) {
     let (mut input, mut out) = (input, out);
     if E::SIZE == 1 {
         let whole = input.len().min(out.len()) / 8 * 8;
-        let (words, tail) = input.split_at_checked(whole).unwrap_or((&[], input));
-        let Some((words_out, tail_out)) = out.split_at_mut_checked(whole) else {
-            return;
-        };
+        let ((words, tail), (words_out, tail_out)) = (input.split_at(whole), out.split_at_mut(whole));
         sum = E::truncate(accumulate_bytes(E::widen(start), words, words_out));
         (input, out) = (tail, tail_out);
     }

@@ -69,10 +69,9 @@ fn zip<const W: usize>(a: &[u8], b: &[u8], out: &mut [u8]) {
     }
     let elements = a_tail.as_chunks::<W>().0.iter().zip(b_tail.as_chunks::<W>().0);
     for (out, (a, b)) in tail.chunks_exact_mut(2 * W).zip(elements) {
-        if let Some((first, second)) = out.split_at_mut_checked(W) {
-            first.copy_from_slice(a);
-            second.copy_from_slice(b);
-        }
+        let (first, second) = out.split_at_mut(W);
+        first.copy_from_slice(a);
+        second.copy_from_slice(b);
     }
 }
 
