@@ -173,6 +173,20 @@ impl FragmentCells {
         self.column.field()
     }
 
+    /// Calls `take` with the number of cells and the bytes of values of each tile of `cells`, which are
+    /// var-sized and whole tiles, in order. Decodes no data tile.
+    ///
+    /// # Errors
+    ///
+    /// If the metadata cannot be read, and those of `take`.
+    pub(crate) fn each_tile(
+        &self,
+        cells: Range<u64>,
+        take: impl FnMut(u64, u64) -> Result<()>,
+    ) -> Result<()> {
+        self.column.each_tile(cells, take)
+    }
+
     fn opened(&self, content: Content) -> Result<&OpenColumn> {
         let [data, offsets, validity] = &self.open;
         let cell = match content {

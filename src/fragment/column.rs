@@ -4,7 +4,7 @@ use super::field::StoredField;
 use super::field_files::{FieldFiles, Tile, missing, overflow};
 use super::info::{FragmentInfo, incomplete};
 use super::tile_file::TileFile;
-use super::tile_list::{PrefixSums, TileList, TileListKey};
+use super::tile_list::{PrefixSums, TileList, TileListKey, WINDOW};
 use crate::bytes::{Bytes, Keep, Output, SequentialDetector};
 use crate::engine::Reopened;
 use crate::error::{Error, Result};
@@ -162,6 +162,22 @@ impl Column {
             }
             (Content::Validity, _) => Ok(cells),
         }
+    }
+
+    /// Calls `take` with the number of cells and the bytes of values of each tile of `cells`, which are
+    /// var-sized and whole tiles, in order. Decodes no data tile.
+    pub fn each_tile(&self, cells: Range<u64>, mut take: impl FnMut(u64, u64) -> Result<()>) -> Result<()> {
+        let geometry = &self.info.geometry;
+        let (_, list) = self.info.var_sizes(self.field.slot, self.hold)?;
+        let tiles = cells.start / geometry.tile_cells..cells.end.div_ceil(geometry.tile_cells);
+        for first in tiles.clone().step_by(WINDOW as usize) {
+            let window = first..tiles.end.min(first + WINDOW);
+            let sizes = list.entries(geometry.tile_num, window.clone());
+            for (tile, size) in window.zip(sizes.map_err(|e| self.info.place(e))?) {
+                take(geometry.cells_of(tile), size)?;
+            }
+        }
+        Ok(())
     }
 
     /// Opens the files needed to read `content`.

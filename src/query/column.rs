@@ -1,9 +1,10 @@
 //! The cells of a field of a view as bytes that can be read at any offset.
 //!
-//! The offset of a fixed-size cell is a multiple of its size. Var-sized cells are divided into blocks: one
-//! pass over all lengths, on all threads, notes the first cell and byte of each block. Finding a byte takes a
-//! search for its block, then one for its cell among the offsets in the block. Both tables are in the cache,
-//! and made again after eviction.
+//! The offset of a fixed-size cell is a multiple of its size. Var-sized cells are divided into blocks, of
+//! which the first cell and byte are noted. Where cells are read as they are stored, blocks are whole tiles,
+//! whose sizes metadata has; the lengths of all others are added up, in one pass on all threads. Finding a
+//! byte takes a search for its block, then one for its cell among the offsets in the block. Both tables are in
+//! the cache, and made again after eviction.
 
 use crate::bytes::{Keep, Output};
 use crate::catalog::Array;
@@ -29,6 +30,12 @@ pub(super) trait Runs: Send + Sync {
     /// [`Output::keep`].
     fn lengths(&self, cells: Range<u64>, keep: Option<Keep>, out: &mut Vec<u64>) -> Result<()>;
 
+    /// Calls `take` with the number of var-sized cells of each run, in order until all have been passed, and
+    /// with the bytes of their values if the run is a whole tile whose size metadata has.
+    fn each_tile(&self, take: &mut dyn FnMut(u64, Option<u64>) -> Result<()>) -> Result<()> {
+        take(self.count(), None)
+    }
+
     /// Appends the values of var-sized cells, concatenated.
     fn var(&self, cells: Range<u64>, out: &mut Output) -> Result<()>;
 
@@ -43,14 +50,18 @@ pub(super) trait Runs: Send + Sync {
 /// Longer cells, in bytes, are read only as far as wanted.
 const MIN_LONG_CELL: u64 = if cfg!(test) { 7 } else { 64 << 10 };
 
-/// Cells per block, if there are fewer than 2^32 cells in all.
+/// Cells per block, if there are fewer than 2^32 cells in all. Blocks of whole tiles have at most as many, or
+/// are one tile.
 const BLOCK_CELLS: u64 = 1 << 14;
 
 /// The approximate maximum of blocks, apart from those split by their bytes. With more cells in all, a block
 /// has more cells.
 const MAX_BLOCKS: u64 = 1 << 18;
 
-/// A block ends after this many bytes of values.
+/// Larger tiles are not read as one block: reading a byte takes all offsets of a block.
+const MAX_TILE_CELLS: u64 = 1 << 17;
+
+/// A block ends after this many bytes of values, unless it is of whole tiles.
 const MAX_BLOCK_BYTES: u64 = 4 << 20;
 
 /// The most var-sized cells. With more, even the offsets of a single block would be large.
@@ -105,14 +116,39 @@ impl<R: Runs> RunCells<R> {
             )));
         }
         let cells = (count / MAX_BLOCKS).next_power_of_two().max(BLOCK_CELLS);
-        let estimate = (count / cells).saturating_mul(16);
+        let estimate = (count / cells).saturating_mul(32);
         let _waiting = self.engine.work.wait(self.object);
         let bytes = self.derived(u64::MAX, estimate, Keep::Staying, || self.measure(count, cells))?;
         Ok(self.blocks.get_or_init(|| Blocks(bytes)))
     }
 
-    /// Makes the entries of [`Blocks`] in one pass over all lengths. `count` is the number of all cells,
-    /// `block` the number of cells per block.
+    /// The cells of each block, at most `block` or those of a tile, and the bytes of their values if metadata
+    /// tells. `count` is the number of all cells.
+    fn divide(&self, count: u64, block: u64) -> Result<Vec<(Range<u64>, Option<u64>)>> {
+        let mut blocks: Vec<(Range<u64>, Option<u64>)> = Vec::new();
+        let mut start = 0;
+        self.runs.each_tile(&mut |cells, bytes| {
+            let end = start + cells;
+            match (bytes.filter(|_| cells <= MAX_TILE_CELLS), blocks.last_mut()) {
+                (Some(bytes), Some((last, Some(known)))) if end - last.start <= block => {
+                    last.end = end;
+                    *known = known.checked_add(bytes).ok_or_else(too_long)?;
+                }
+                (Some(bytes), _) => blocks.push((start..end, Some(bytes))),
+                (None, _) => {
+                    let firsts = (start..end).step_by(block as usize);
+                    blocks.extend(firsts.map(|first| (first..(first + block).min(end), None)));
+                }
+            }
+            start = end;
+            Ok(())
+        })?;
+        check(start, count, "cells")?;
+        Ok(blocks)
+    }
+
+    /// Makes the entries of [`Blocks`]. `count` is the number of all cells, `block` the number of cells per
+    /// block.
     fn measure(&self, count: u64, block: u64) -> Result<Vec<u8>> {
         let work = &self.engine.work;
         let job = work.start(
@@ -121,10 +157,13 @@ impl<R: Runs> RunCells<R> {
             "measuring var-sized cells",
             count,
         );
-        let parts = parallel::each(count.div_ceil(block), |number| {
-            let first = number * block;
+        let blocks = self.divide(count, block)?;
+        let parts = parallel::each(blocks.len() as u64, |number| {
+            let (cells, bytes) = blocks[number as usize].clone();
+            if let Some(bytes) = bytes {
+                return Ok(vec![(cells.end - cells.start, bytes)]);
+            }
             let mut lengths = Vec::new();
-            let cells = first..(first + block).min(count);
             self.lengths(cells, Keep::Passing, &mut lengths)?;
             job.advance(lengths.len() as u64)?;
             let (mut parts, mut cells, mut bytes) = (Vec::new(), 0u64, 0u64);

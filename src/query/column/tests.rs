@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 struct Plain {
     cells: Vec<Vec<u8>>,
+    /// Runs of cells, and whether each is a tile of known size.
+    tiles: Vec<(u64, bool)>,
     /// Number of lengths read.
     lengths: AtomicU64,
     /// Number of bytes of values read.
@@ -31,6 +33,16 @@ impl Runs for Arc<Plain> {
         Ok(())
     }
 
+    fn each_tile(&self, take: &mut dyn FnMut(u64, Option<u64>) -> Result<()>) -> Result<()> {
+        let mut first = 0;
+        for &(cells, known) in &self.tiles {
+            let bytes = self.run(first..first + cells).concat().len() as u64;
+            take(cells, known.then_some(bytes))?;
+            first += cells;
+        }
+        Ok(())
+    }
+
     fn var(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
         let before = out.len();
         self.run(cells).iter().for_each(|cell| out.append(cell));
@@ -53,12 +65,23 @@ impl Runs for Arc<Plain> {
 }
 
 fn column(lengths: impl Iterator<Item = usize>, size: Option<u64>) -> (Arc<Plain>, RunCells<Arc<Plain>>) {
+    column_of_tiles(lengths, size, None)
+}
+
+/// A column whose cells are in `tiles`; None: nothing is known of tiles.
+fn column_of_tiles(
+    lengths: impl Iterator<Item = usize>,
+    size: Option<u64>,
+    tiles: Option<&[(u64, bool)]>,
+) -> (Arc<Plain>, RunCells<Arc<Plain>>) {
     let cells = lengths.enumerate().map(|(i, length)| {
         let bytes = (0..length).map(move |j| (i * 31 + j * 7) as u8);
         bytes.collect()
     });
+    let cells: Vec<_> = cells.collect();
     let plain = Arc::new(Plain {
-        cells: cells.collect(),
+        tiles: tiles.map_or_else(|| vec![(cells.len() as u64, false)], <[_]>::to_vec),
+        cells,
         lengths: AtomicU64::new(0),
         values: AtomicU64::new(0),
     });
@@ -86,10 +109,14 @@ fn all(plain: &Plain) -> (Vec<u8>, Vec<u8>) {
 
 fn check_all(lengths: impl Iterator<Item = usize>, size: Option<u64>, steps: &[u64]) {
     let (plain, cells) = column(lengths, size);
-    let (data, offsets) = all(&plain);
+    check_read(&plain, &cells, steps);
+}
+
+fn check_read(plain: &Plain, cells: &RunCells<Arc<Plain>>, steps: &[u64]) {
+    let (data, offsets) = all(plain);
     let validity: Vec<u8> = plain.cells.iter().map(|c| u8::from(!c.is_empty())).collect();
     let mut contents = vec![(Content::Data, data), (Content::Validity, validity)];
-    if size.is_none() {
+    if cells.cell_size.is_none() {
         contents.push((Content::Offsets, offsets));
     }
     for (content, expected) in contents {
@@ -99,12 +126,12 @@ fn check_all(lengths: impl Iterator<Item = usize>, size: Option<u64>, steps: &[u
             for start in (0..len).step_by(step as usize) {
                 let part = &expected[start as usize..len.min(start + step) as usize];
                 assert!(
-                    read(&cells, content, start..start + step) == part,
+                    read(cells, content, start..start + step) == part,
                     "{content:?} {start}"
                 );
             }
         }
-        assert!(read(&cells, content, len..len + 1).is_empty());
+        assert!(read(cells, content, len..len + 1).is_empty());
     }
 }
 
@@ -136,6 +163,36 @@ fn sequential_reading_looks_at_lengths_twice_and_at_values_once() {
     // Offsets come from the same blocks.
     read(&cells, Content::Offsets, 0..8_000);
     assert!(plain.lengths.load(Ordering::Relaxed) <= 200_000 + BLOCK_CELLS);
+}
+
+#[test]
+fn of_whole_tiles_only_those_that_are_read_are_measured() {
+    let tiles: Vec<(u64, bool)> = [(10_000, true); 9].into_iter().chain([(1, true)]).collect();
+    let (plain, cells) = column_of_tiles((0..90_001).map(|i| i % 40), None, Some(&tiles));
+    let len = cells.len(Content::Data).unwrap();
+    assert_eq!(plain.lengths.load(Ordering::Relaxed), 0);
+    read(&cells, Content::Data, len - 10..len);
+    // The last block has two tiles.
+    assert_eq!(plain.lengths.load(Ordering::Relaxed), 10_001);
+    read(&cells, Content::Offsets, 30_000 * 8..30_010 * 8);
+    assert_eq!(plain.lengths.load(Ordering::Relaxed), 20_001);
+    check_read(&plain, &cells, &[4096, 1 << 20]);
+
+    // Small tiles, one that is too large for a block, cells that are merged, and an empty tile at the end.
+    let tiles = [
+        (5, true),
+        (7, true),
+        (MAX_TILE_CELLS + 1, true),
+        (20_000, false),
+        (30_000, true),
+        (3, true),
+    ];
+    let count: u64 = tiles.iter().map(|(cells, _)| cells).sum();
+    let lengths = (0..count as usize).map(|i| if i + 3 < count as usize { i % 5 } else { 0 });
+    let (plain, cells) = column_of_tiles(lengths, None, Some(&tiles));
+    cells.len(Content::Data).unwrap();
+    assert_eq!(plain.lengths.load(Ordering::Relaxed), MAX_TILE_CELLS + 1 + 20_000);
+    check_read(&plain, &cells, &[5000, 1 << 20]);
 }
 
 #[test]

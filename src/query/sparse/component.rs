@@ -9,7 +9,6 @@ use super::order::{Order, unsorted};
 use crate::bytes::Keep;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::query::TileRun;
 use crate::query::order::SortKey;
 use crate::runtime::cache::{CacheKey, Entry};
 use crate::runtime::parallel;
@@ -203,7 +202,7 @@ impl<K: SortKey + 'static> Component<K> {
 
     /// The fragment whose cells are those of the view, in the order in which they are stored; None if cells
     /// are merged or sorted.
-    fn as_stored(&self, engine: &Engine, rules: &Rules) -> Result<Option<&Arc<Input>>> {
+    pub(super) fn as_stored(&self, engine: &Engine, rules: &Rules) -> Result<Option<&Arc<Input>>> {
         let ([input], Some(_)) = (self.inputs.as_slice(), self.known) else {
             return Ok(None);
         };
@@ -216,17 +215,6 @@ impl<K: SortKey + 'static> Component<K> {
         match self.as_stored(engine, rules)? {
             Some(input) => self.order.check(engine, rules, input, cells),
             None => Ok(()),
-        }
-    }
-
-    /// Where its cells can be divided so that no tile is.
-    pub(super) fn tile_runs(&self, engine: &Engine, rules: &Rules) -> Result<Vec<TileRun>> {
-        match self.as_stored(engine, rules)? {
-            Some(input) => Ok(input.tile_runs()),
-            None => Ok(vec![TileRun {
-                cells: self.count(engine, rules)?,
-                tile: 1,
-            }]),
         }
     }
 

@@ -512,6 +512,23 @@ impl Runs for Gather {
         })
     }
 
+    fn each_tile(&self, take: &mut dyn FnMut(u64, Option<u64>) -> Result<()>) -> Result<()> {
+        for (cells, input) in self.merged.stored()? {
+            let stored = match &input {
+                Some(input) => self.stored(input.index)?.map(|stored| (input, stored)),
+                None => None,
+            };
+            let Some((input, stored)) = stored else {
+                take(cells, None)?;
+                continue;
+            };
+            for run in input.cells(0..input.count()) {
+                stored.each_tile(run, |cells, bytes| take(cells, Some(bytes)))?;
+            }
+        }
+        Ok(())
+    }
+
     fn var(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
         let found = self.places(cells)?;
         let keep = out.keep;

@@ -114,8 +114,9 @@ trait Merged: Send + Sync {
     /// Fails if the tiles that have some of `cells` are found not to be in global order.
     fn check_order(&self, cells: Range<u64>) -> Result<()>;
 
-    /// All cells as runs of whole tiles.
-    fn tile_runs(&self) -> Result<Vec<TileRun>>;
+    /// Runs of all cells: how many, and the fragment whose candidates they are as stored; None if cells are
+    /// merged or sorted.
+    fn stored(&self) -> Result<Vec<(u64, Option<Arc<Input>>)>>;
 
     /// Whether some cell of the view comes from input `number`.
     fn shows(&self, number: usize) -> Result<bool>;
@@ -160,7 +161,14 @@ impl Sparse {
         let later = self.array.engine.disorder.is_found_by_readers();
         match self.told()? {
             Some(told) if later && told.iter().all(|run| run.cells > order::MAX_SMALL) => Ok(told.to_vec()),
-            _ => self.cells()?.tile_runs(),
+            _ => {
+                let runs = self.cells()?.stored()?.into_iter();
+                let runs = runs.map(|(cells, input)| match input {
+                    Some(input) => input.tile_runs(),
+                    None => vec![TileRun { cells, tile: 1 }],
+                });
+                Ok(runs.flatten().collect())
+            }
         }
     }
 
@@ -499,10 +507,13 @@ impl<K: SortKey + 'static> Merged for Components<K> {
         Ok(())
     }
 
-    fn tile_runs(&self) -> Result<Vec<TileRun>> {
-        let components = self.components.iter();
-        let runs = components.map(|component| component.tile_runs(&self.array.engine, &self.rules));
-        Ok(runs.collect::<Result<Vec<_>>>()?.concat())
+    fn stored(&self) -> Result<Vec<(u64, Option<Arc<Input>>)>> {
+        let (engine, rules) = (&self.array.engine, &self.rules);
+        let runs = self.components.iter().map(|component| {
+            let input = component.as_stored(engine, rules)?.cloned();
+            Ok((component.count(engine, rules)?, input))
+        });
+        runs.collect()
     }
 
     fn shows(&self, number: usize) -> Result<bool> {
@@ -621,9 +632,8 @@ impl<K: SortKey + 'static> Merged for Head<K> {
         Ok(())
     }
 
-    fn tile_runs(&self) -> Result<Vec<TileRun>> {
-        let cells = self.count()?;
-        Ok(vec![TileRun { cells, tile: 1 }])
+    fn stored(&self) -> Result<Vec<(u64, Option<Arc<Input>>)>> {
+        Ok(vec![(self.count()?, None)])
     }
 
     fn shows(&self, number: usize) -> Result<bool> {

@@ -314,7 +314,7 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
     let turned: Vec<i32> = (0..4000).rev().collect();
     // Each sample is in order, but the samples are not in order among themselves.
     let halves: Vec<i32> = (2000..4000).chain(0..2000).collect();
-    for (places, chunks) in [(sorted, 20), (turned, 1000), (halves, 1000)] {
+    for (places, tiles) in [(sorted, 15), (turned, 250), (halves, 250)] {
         let written = Written {
             stamps: (10, 10),
             name: format!("__10_10_{UUID}_22"),
@@ -332,8 +332,7 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
         let first = Output::of(|out| cells.read(Content::Data, 0..40, out)).unwrap();
         let wanted: Vec<u8> = (0..10).flat_map(i32::to_le_bytes).collect();
         assert!(*first == wanted);
-        let decoded = stats.chunks_decoded.get();
-        assert!(decoded < chunks, "{decoded} chunks decoded");
+        assert_eq!(stats.tiles_opened.get(), tiles);
     }
 }
 
@@ -402,7 +401,13 @@ fn cells_out_of_order_fail_their_readers_and_are_sorted_for_later_ones() {
         // So does everything else of that state, also what was opened before.
         for (view, field) in [(&view, 0), (&view, 1), (&other, 0), (&other, 1), (&other, 2)] {
             let cells = view.open(field).unwrap();
-            let read = Output::of(|out| cells.read(Content::Data, 0..6, out));
+            // The texts are empty.
+            let content = if field == 2 {
+                Content::Offsets
+            } else {
+                Content::Data
+            };
+            let read = Output::of(|out| cells.read(content, 0..6, out));
             assert_eq!(read.err().map(|error| error.errno()), Some(libc::EIO));
         }
         let sorted = View::new(array.clone(), None, None).unwrap();
