@@ -362,7 +362,12 @@ pub fn metadata(data: &[u8]) {
 pub fn group(data: &[u8]) {
     if let Ok(details) = placed(GroupDetails::parse(data)) {
         let group = replay([details.clone(), details]);
-        render(&describe::group::group_json(group.version, &group.members, &[]));
+        render(&describe::group::group_json(
+            group.version,
+            &group.members,
+            &[],
+            None,
+        ));
     }
 }
 

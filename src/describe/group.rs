@@ -4,12 +4,13 @@ use super::{Json, object, value};
 use crate::format::enums::ObjectType;
 use crate::format::group::GroupMember;
 
-/// The document: the version of the group's details (null if there are none), its members as written, and the
-/// arrays and groups in its directory that are no members.
+/// The document: the version of the group's details (null if there are none), its members as written, the
+/// arrays and groups in its directory that are no members, and the exports of a measurement.
 pub fn group_json(
     version: Option<u32>,
     members: &[GroupMember],
     unregistered: &[(Vec<u8>, ObjectType)],
+    exports: Option<Json>,
 ) -> Json {
     let unregistered = unregistered.iter().map(|(name, kind)| {
         object!({
@@ -17,10 +18,32 @@ pub fn group_json(
             "type": kind.name(),
         })
     });
+    let mut document = vec![
+        ("version", version.into()),
+        ("members", members.iter().map(member_json).collect::<Json>()),
+        ("unregistered", unregistered.collect::<Json>()),
+    ];
+    document.extend(exports.map(|exports| ("exports", exports)));
+    document
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), value))
+        .collect()
+}
+
+/// The exports of a measurement: why there is no `anndata.zarr` (None if there is one), and what it leaves out.
+pub fn anndata_json(absent: Option<&str>, left_out: &[(String, String)]) -> Json {
+    let left_out = left_out.iter().map(|(element, reason)| {
+        object!({
+            "element": element.clone(),
+            "reason": reason.clone(),
+        })
+    });
     object!({
-        "version": version,
-        "members": members.iter().map(member_json).collect::<Json>(),
-        "unregistered": unregistered.collect::<Json>(),
+        "anndata.zarr": object!({
+            "exists": absent.is_none(),
+            "reason": absent.map(str::to_owned),
+            "left_out": left_out.collect::<Json>(),
+        }),
     })
 }
 
@@ -58,7 +81,8 @@ mod tests {
             group_json(
                 Some(2),
                 &[member(None, "a"), sub],
-                &[(b"b".to_vec(), ObjectType::Array)]
+                &[(b"b".to_vec(), ObjectType::Array)],
+                None,
             )
             .to_string(),
             concat!(
@@ -68,8 +92,19 @@ mod tests {
             )
         );
         assert_eq!(
-            group_json(None, &[], &[]).to_string(),
+            group_json(None, &[], &[], None).to_string(),
             r#"{"version":null,"members":[],"unregistered":[]}"#
+        );
+        let left_out = [(
+            "obs/when".to_owned(),
+            "it has several values in a cell".to_owned(),
+        )];
+        assert_eq!(
+            group_json(None, &[], &[], Some(anndata_json(None, &left_out))).to_string(),
+            concat!(
+                r#"{"version":null,"members":[],"unregistered":[],"exports":{"anndata.zarr":{"exists":true,"#,
+                r#""reason":null,"left_out":[{"element":"obs/when","reason":"it has several values in a cell"}]}}}"#,
+            )
         );
     }
 }

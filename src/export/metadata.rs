@@ -234,6 +234,35 @@ fn pairs_in<'p>(
     files: impl Iterator<Item = &'p Path>,
     key: Option<&EncryptionKey>,
 ) -> Result<BTreeMap<Vec<u8>, Shown>> {
+    replayed(engine, files, key, |key| {
+        let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT, group::FIXED];
+        match OF_PROGRAMS.contains(&key) {
+            true => Some(MAX_PROGRAM_VALUE),
+            false if !key.starts_with(b"_") || known.iter().any(|prefix| key.starts_with(prefix)) => {
+                Some(MAX_VALUE)
+            }
+            false => None,
+        }
+    })
+}
+
+/// All pairs in metadata files, the oldest first, with values of up to a mebibyte.
+pub(super) fn all_pairs<'p>(
+    engine: &Arc<Engine>,
+    files: impl Iterator<Item = &'p Path>,
+    key: Option<&EncryptionKey>,
+) -> Result<BTreeMap<Vec<u8>, Shown>> {
+    replayed(engine, files, key, |_| Some(MAX_PROGRAM_VALUE))
+}
+
+/// The pairs in metadata files, the oldest first. `most` tells the most bytes of the value of a key; None if
+/// it is not wanted.
+fn replayed<'p>(
+    engine: &Arc<Engine>,
+    files: impl Iterator<Item = &'p Path>,
+    key: Option<&EncryptionKey>,
+    most: impl Fn(&[u8]) -> Option<u64>,
+) -> Result<BTreeMap<Vec<u8>, Shown>> {
     let mut pairs: BTreeMap<Vec<u8>, Shown> = BTreeMap::new();
     let size = |key: &[u8], value: &Shown| match value {
         Ok(value) => size(key, value),
@@ -245,13 +274,9 @@ fn pairs_in<'p>(
         let body = GenericFile::open(engine, file, key, true)?;
         let replay = each_record(&body, |record| {
             let key = &record.key;
-            let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT, group::FIXED];
-            let of_program = OF_PROGRAMS.contains(&&**key);
-            let known = of_program || known.iter().any(|prefix| key.starts_with(prefix));
-            if key.starts_with(b"_") && !known {
+            let Some(most) = most(key) else {
                 return Ok(());
-            }
-            let most = if of_program { MAX_PROGRAM_VALUE } else { MAX_VALUE };
+            };
             let value = match record.value {
                 None => None,
                 Some((_, _, data)) if data.end.saturating_sub(data.start) > most => {

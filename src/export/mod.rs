@@ -4,6 +4,7 @@
 //! A format decides whether a view has such a file, and describes it as a [`FileLayout`]. It knows neither
 //! paths nor FUSE.
 
+pub mod anndata;
 mod chunks;
 pub mod csv;
 pub mod dataset;

@@ -201,7 +201,7 @@ impl ZarrArray<'_> {
 }
 
 /// Zarr's name for a type of a grid's variables.
-fn data_type(datatype: Datatype) -> &'static str {
+pub(super) fn data_type(datatype: Datatype) -> &'static str {
     match (datatype.kind(), datatype.size()) {
         (Kind::Bool, _) => "bool",
         (Kind::Signed, 1) => "int8",

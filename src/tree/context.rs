@@ -12,6 +12,7 @@ use crate::catalog::source::{ObjectKind, classify};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::export;
+use crate::export::anndata::AnnData;
 use crate::export::dataset::Dataset;
 use crate::runtime::lock;
 use crate::storage::EntryType;
@@ -36,7 +37,9 @@ pub struct Context {
     /// The state in which the source, an array, is shown; None: as of now, or of the engine's time.
     pin: Option<Pin>,
     /// The data sets of groups that were used last, and when each was known to be current.
-    pub datasets: Mutex<LruCache<PathBuf, (Instant, Arc<Dataset>)>>,
+    pub datasets: UsedLast<PathBuf, Dataset>,
+    /// The same of measurements, by the paths of the experiment and of the measurement.
+    pub anndata: UsedLast<(PathBuf, PathBuf), AnnData>,
     /// Views in use.
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
@@ -45,10 +48,13 @@ pub struct Context {
     pub exports: export::Options,
 }
 
+/// What was used last, and when each was known to be current.
+pub type UsedLast<K, T> = Mutex<LruCache<K, (Instant, Arc<T>)>>;
+
 /// The most arrays that stay in memory because states of them were found by their pins.
 const MAX_PINNED: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
-/// The most data sets that stay in memory.
+/// The most data sets, and the most measurements, that stay in memory.
 const MAX_DATASETS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// The directories from the root to a node, so that cycles of groups or links do not make an endless tree.
@@ -58,6 +64,16 @@ pub struct Ancestors {
     identities: Arc<Vec<u64>>,
     /// How many steps did not lead to a subdirectory.
     jumps: usize,
+    /// The last two groups, if each led to the next directory by a member, and the names of these.
+    groups: [Option<Arc<Step>>; 2],
+}
+
+/// A member by which a group leads to a directory.
+pub struct Step {
+    /// The group's directory.
+    pub group: PathBuf,
+    /// The member's name.
+    pub name: Vec<u8>,
 }
 
 /// The limit of such steps. Through group members elsewhere and symbolic links, the number of paths to one
@@ -74,15 +90,46 @@ impl Ancestors {
         all.push(identity);
         Some(Ancestors {
             identities: Arc::new(all),
-            jumps: self.jumps,
+            ..self.clone()
         })
+    }
+
+    /// Adds the step by a member of a group.
+    #[must_use]
+    pub fn through(self, group: &Path, name: &[u8]) -> Ancestors {
+        let [_, before] = self.groups;
+        let step = Step {
+            group: group.to_path_buf(),
+            name: name.to_vec(),
+        };
+        Ancestors {
+            groups: [before, Some(Arc::new(step))],
+            ..self
+        }
+    }
+
+    /// Forgets through which groups a path went, for a directory that is no member.
+    #[must_use]
+    pub fn elsewhere(self) -> Ancestors {
+        Ancestors {
+            groups: [None, None],
+            ..self
+        }
+    }
+
+    /// The last two steps by members of groups; None if the last two steps were others.
+    pub fn steps(&self) -> Option<[&Step; 2]> {
+        match &self.groups {
+            [Some(first), Some(second)] => Some([first, second]),
+            _ => None,
+        }
     }
 
     /// Counts a step to a directory elsewhere, or to a duplicate member; None after [`MAX_JUMPS`].
     pub fn jump(&self) -> Option<Ancestors> {
         (self.jumps < MAX_JUMPS).then(|| Ancestors {
-            identities: self.identities.clone(),
             jumps: self.jumps + 1,
+            ..self.clone()
         })
     }
 }
@@ -97,6 +144,7 @@ impl Context {
             pinned: Mutex::new(LruCache::new(MAX_PINNED)),
             pin,
             datasets: Mutex::new(LruCache::new(MAX_DATASETS)),
+            anndata: Mutex::new(LruCache::new(MAX_DATASETS)),
             views: Arc::default(),
             show_at,
             exports,
@@ -161,7 +209,7 @@ impl Context {
                 engine: self.engine.for_object(),
                 context: self.clone(),
                 path: path.to_path_buf(),
-                above,
+                above: above.elsewhere(),
                 mtime: metadata.mtime,
             })),
         }))

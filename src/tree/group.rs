@@ -1,5 +1,6 @@
 //! The directory of a group.
 
+use super::anndata::ShownMeasurement;
 use super::context::{Ancestors, Context};
 use super::dataset::ShownGroup;
 use super::directory::{NamedDirectory, Names, unreadable};
@@ -70,6 +71,9 @@ impl Names for GroupDirectory {
         if let Some(export) = self.shown().find(name)? {
             return Ok(Some(export));
         }
+        if let Some(export) = self.measurement().find(name)? {
+            return Ok(Some(export));
+        }
         let (engine, Ok(known)) = (&self.context.engine, &members.group) else {
             return Ok(None);
         };
@@ -77,14 +81,18 @@ impl Names for GroupDirectory {
         let place = places.find(|place| name == names::encode(&place.name).as_str());
         let place = place.filter(|place| !self.group.has_removed(known, &place.at));
         match place.map(|place| (place, classify(engine, &place.at))) {
-            Some((place, Ok(ObjectKind::Group))) => self.context.child(&place.at, &self.above),
+            Some((place, Ok(ObjectKind::Group))) => {
+                self.context.child(&place.at, &self.above.clone().elsewhere())
+            }
             Some((_, Err(e))) if e.kind() != ErrorKind::NotFound => Err(e),
             _ => Ok(None),
         }
     }
 
     fn listed_others(&self, members: &Members) -> Vec<(&'static str, NodeType)> {
-        self.shown().listed(members)
+        let mut listed = self.shown().listed(members);
+        listed.extend(self.measurement().listed());
+        listed
     }
 
     fn shows(&self) -> DirectoryKind {
@@ -116,6 +124,10 @@ impl GroupDirectory {
         }
     }
 
+    fn measurement(&self) -> ShownMeasurement {
+        ShownMeasurement::new(&self.context, &self.group, &self.above)
+    }
+
     fn document(&self, name: &'static str, directory: &'static str) -> Document {
         Document {
             engine: self.group.engine().clone(),
@@ -130,18 +142,24 @@ impl GroupDirectory {
     fn details(&self) -> Node {
         let (of_state, group) = (self.group.clone(), self.group.clone());
         let (context_of_state, context) = (self.context.clone(), self.context.clone());
+        let (measurement_of_state, measurement) = (self.measurement(), self.measurement());
         self.document("group.json", GROUP_DIRECTORY).node(
             move || {
                 let members = of_state.members().ok()?;
                 // A directory may become an array without a change of the group's own.
                 let strays = unregistered(&context_of_state, &of_state, members.group.as_ref().ok()?).ok()?;
-                Some(hash(&(of_state.state(&members)?, strays)))
+                let exports = measurement_of_state.state().ok()?;
+                Some(hash(&(of_state.state(&members)?, strays, exports)))
             },
             move || {
                 let members = group.members()?;
                 let known = members.group.as_ref().map_err(Clone::clone)?;
                 let strays = unregistered(&context, &group, known)?;
-                let value = describe::group::group_json(known.version, &known.members, &strays);
+                let exports = measurement.exports().unwrap_or_else(|error| {
+                    log::info!("{error}");
+                    None
+                });
+                let value = describe::group::group_json(known.version, &known.members, &strays, exports);
                 Ok(DocumentContent::text(render(&value)))
             },
         )
@@ -182,6 +200,7 @@ impl GroupDirectory {
                 None
             })?
         };
+        let above = above.through(self.group.path(), &place.name);
         match self.context.object(&place.at, &above) {
             Ok(node) => node,
             Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => Some(unreadable(e)),

@@ -1,5 +1,6 @@
 //! The virtual tree: nodes, names, exact sizes. FUSE and the command line are thin layers over it.
 
+mod anndata;
 mod array;
 mod at;
 mod column;

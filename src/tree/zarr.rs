@@ -13,10 +13,10 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 /// The metadata documents of the group and its arrays.
-const DOCUMENT: &str = "zarr.json";
+pub(super) const DOCUMENT: &str = "zarr.json";
 
 /// The directory of an array's chunks, or the only chunk of a scalar.
-const CHUNKS: &str = "c";
+pub(super) const CHUNKS: &str = "c";
 
 /// What a Zarr group shows.
 #[derive(Clone)]
@@ -180,13 +180,50 @@ struct ZarrArrayDirectory {
     name: String,
 }
 
-impl ZarrArrayDirectory {
+/// An array whose chunks have directories.
+pub(super) trait Chunked: Clone + Send + Sync + 'static {
     /// The number of chunks along each axis.
+    fn counts(&self) -> Result<Vec<u64>>;
+
+    /// The file of a chunk.
+    fn chunk(&self, numbers: Vec<u64>) -> Node;
+
+    /// Modification time in milliseconds since the Unix epoch.
+    fn mtime(&self) -> u64;
+
+    /// The origin of chunks and their directories.
+    fn origin(&self) -> Origin;
+}
+
+impl Chunked for ZarrArrayDirectory {
     fn counts(&self) -> Result<Vec<u64>> {
         let group = self.whose.group()?;
         let counts = group.array(&self.name).map(|array| array.counts());
         self.whose.placed(counts)
     }
+
+    fn chunk(&self, numbers: Vec<u64>) -> Node {
+        self.whose.chunk(self.name.clone(), numbers)
+    }
+
+    fn mtime(&self) -> u64 {
+        self.whose.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.whose.origin()
+    }
+}
+
+/// The node `c` of an array that has chunks.
+pub(super) fn chunks<A: Chunked>(array: A) -> Result<Node> {
+    if array.counts()?.is_empty() {
+        return Ok(array.chunk(Vec::new()));
+    }
+    Ok(Node::Directory(Arc::new(ChunksDirectory {
+        array,
+        numbers: Vec::new(),
+    })))
 }
 
 impl Directory for ZarrArrayDirectory {
@@ -199,14 +236,7 @@ impl Directory for ZarrArrayDirectory {
         if name != CHUNKS {
             return Ok(None);
         }
-        if self.counts()?.is_empty() {
-            return Ok(Some(self.whose.chunk(self.name.clone(), Vec::new())));
-        }
-        let chunks = ChunksDirectory {
-            array: self.clone(),
-            numbers: Vec::new(),
-        };
-        Ok(Some(Node::Directory(Arc::new(chunks))))
+        chunks(self.clone()).map(Some)
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -224,12 +254,12 @@ impl Directory for ZarrArrayDirectory {
 }
 
 /// The chunks of an array with these leading grid coordinates.
-struct ChunksDirectory {
-    array: ZarrArrayDirectory,
+struct ChunksDirectory<A> {
+    array: A,
     numbers: Vec<u64>,
 }
 
-impl Directory for ChunksDirectory {
+impl<A: Chunked> Directory for ChunksDirectory<A> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let counts = self.array.counts()?;
         let name = name.to_str().unwrap_or_default();
@@ -247,7 +277,7 @@ impl Directory for ChunksDirectory {
         Ok(Some(if numbers.len() < counts.len() {
             Node::Directory(Arc::new(ChunksDirectory { array, numbers }))
         } else {
-            self.array.whose.chunk(array.name, numbers)
+            array.chunk(numbers)
         }))
     }
 
@@ -260,7 +290,13 @@ impl Directory for ChunksDirectory {
         }))
     }
 
-    of_whose!(self => self.array.whose);
+    fn mtime(&self) -> u64 {
+        self.array.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.array.origin()
+    }
 }
 
 /// The names `0` to `count - 1`.

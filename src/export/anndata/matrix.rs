@@ -1,0 +1,320 @@
+//! Arrays of numbers: X and layers, obsm, varm, obsp, varp, and those in uns.
+
+use super::axis::Axis;
+use super::frame::{Frame, place};
+use super::node::{Array, Attributes, Content, Element, MAX_CELLS, Node, Parts, Type, encoded};
+use crate::bytes::{Bytes, Keep, Output};
+use crate::error::{Error, Result};
+use crate::export::chunks::{Chunk, Chunks, extents};
+use crate::export::grid::{Variable, VariableKind};
+use crate::format::datatype::{CellValNum, Datatype, Kind};
+use crate::format::schema::Schema;
+use crate::query::{DimRange, View};
+use crate::runtime::cache::CacheKey;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The attribute of values.
+pub(super) const DATA: &[u8] = b"soma_data";
+
+/// Cells whose coordinates are read together.
+const BATCH: u64 = 1 << 16;
+
+/// Why an array's values have no encoding; None if they have one. Reads the schema alone.
+pub(super) fn unfit(view: &View) -> Option<&'static str> {
+    let schema = view.schema();
+    let named = |(number, dimension): (usize, &crate::format::schema::Dimension)| {
+        dimension.name == format!("soma_dim_{number}").as_bytes() && dimension.datatype == Datatype::Int64
+    };
+    let Some(data) = schema.attribute(DATA) else {
+        return Some("it has no soma_data");
+    };
+    if !schema.dimensions.iter().enumerate().all(named) {
+        return Some("its dimensions are not soma_dim_0, soma_dim_1, .. of INT64");
+    }
+    match data.datatype.kind() {
+        _ if data.cell_val_num != CellValNum::Fixed(1) => Some("it has several values in a cell"),
+        _ if data.nullable => Some("its values may be null"),
+        Kind::Signed | Kind::Unsigned | Kind::Float | Kind::Bool => None,
+        _ => Some("its values are not numbers"),
+    }
+}
+
+/// The index of the field of values, and their type.
+fn data_of(view: &View) -> Result<(usize, Datatype)> {
+    let field = view.fields().iter().position(|field| field.name == DATA);
+    let field = field.ok_or_else(|| Error::internal("an array without soma_data"))?;
+    Ok((field, view.fields()[field].datatype))
+}
+
+/// The number of coordinates from 0 on along each dimension: of the current domain, else of the domain. None
+/// if that does not begin at 0, or has no end.
+pub(super) fn domain_shape(schema: &Schema) -> Option<Vec<u64>> {
+    let axes = schema.dimensions.iter().enumerate();
+    let ranges = axes.map(|(number, dimension)| match &schema.current_domain {
+        Some(current) => current.get(number),
+        None => dimension.domain.as_ref(),
+    });
+    let lengths = ranges.map(|range| {
+        let range = range?;
+        (place(&range.lo)? == 0).then_some(place(&range.hi)? + 1)
+    });
+    lengths.collect()
+}
+
+fn range(first: i64, last: i64) -> DimRange {
+    DimRange {
+        lo: Some(first.to_le_bytes().to_vec()),
+        hi: Some(last.to_le_bytes().to_vec()),
+    }
+}
+
+/// How a dense array is divided.
+#[derive(Clone, Copy)]
+pub(super) enum Division {
+    /// As in `array.zarr/`.
+    Tiles,
+    /// Whole rows.
+    Rows,
+}
+
+/// The rows of a chunk of at most 2^18 cells: a power of two.
+fn rows_of_chunk(width: u64) -> u64 {
+    match MAX_CELLS / width.max(1) {
+        0 => 1,
+        rows => 1 << rows.ilog2(),
+    }
+}
+
+/// The lower corner of a dense array.
+pub(super) struct Dense {
+    pub(super) view: Arc<View>,
+    /// The length of each axis, within the domain.
+    pub(super) shape: Vec<u64>,
+    pub(super) division: Division,
+}
+
+impl Dense {
+    fn chunks(&self) -> Result<Chunks> {
+        let (_, datatype) = data_of(&self.view)?;
+        let extents = extents(self.view.schema())?;
+        let mut chunks = Chunks::new(&self.shape, &extents, datatype.size() as u64);
+        if let (Division::Rows, [rows, width]) = (self.division, &*self.shape) {
+            chunks.sides = vec![(*rows).min(rows_of_chunk(*width)).max(1), (*width).max(1)];
+        }
+        Ok(chunks)
+    }
+}
+
+impl Element for Dense {
+    fn node(&self) -> Result<Node> {
+        let (field, datatype) = data_of(&self.view)?;
+        let of = Type::Number(datatype);
+        let mut variable = Variable::new(String::new(), VariableKind::Values, field, datatype);
+        variable.fill = of.fill();
+        variable.chunks = self.chunks()?;
+        let (shape, sides) = (self.shape.clone(), variable.chunks.sides.clone());
+        // A range without cells is none.
+        let ends = shape.iter().map(|length| range(0, *length as i64 - 1));
+        let content = DenseChunks {
+            view: self.view.within(ends.collect()),
+            variable,
+        };
+        Ok(Array::new(of, shape, sides, encoded("array", "0.2.0"), content).into())
+    }
+
+    fn chunks(&self) -> Result<u64> {
+        Ok(Dense::chunks(self)?.counts().fold(1, u64::saturating_mul))
+    }
+}
+
+struct DenseChunks {
+    view: View,
+    variable: Variable,
+}
+
+impl Content for DenseChunks {
+    fn chunk(&self, _: &Array, numbers: &[u64]) -> Result<Parts> {
+        Ok(vec![Box::new(Chunk::open(&self.view, &self.variable, numbers)?)])
+    }
+}
+
+/// A sparse array of two dimensions with zeros filled in: an element of obsm or varm.
+pub(super) struct Filled {
+    pub(super) view: Arc<View>,
+    pub(super) rows: Arc<Frame>,
+}
+
+impl Filled {
+    /// The number of columns: of the current domain; else what each row has, if all have the same number; else
+    /// of the box that fragments cover.
+    fn width(&self, rows: u64) -> Result<u64> {
+        if self.view.schema().current_domain.is_some() {
+            let shape = domain_shape(self.view.schema());
+            return shape
+                .map(|shape| shape[1])
+                .ok_or_else(|| Error::unsupported("its current domain does not begin at 0"));
+        }
+        let cells = self.view.count()?;
+        if rows > 0 && cells.is_multiple_of(rows) {
+            return Ok(cells / rows);
+        }
+        let mut width = 0;
+        for fragment in self.view.snapshot().fragment_list() {
+            if let Some(domain) = &fragment.outline()?.domain {
+                let last = domain.get(1).and_then(|range| place(&range.hi));
+                let last = last.ok_or_else(|| Error::corrupt("a column has a negative number"))?;
+                width = width.max(last + 1);
+            }
+        }
+        Ok(width)
+    }
+}
+
+impl Element for Filled {
+    fn node(&self) -> Result<Node> {
+        let (field, datatype) = data_of(&self.view)?;
+        let axis = self.rows.axis()?;
+        let (rows, of) = (axis.len(), Type::Number(datatype));
+        let width = self.width(rows)?;
+        let (shape, sides) = (vec![rows, width], vec![rows.min(rows_of_chunk(width)), width]);
+        let content = FilledChunks {
+            view: self.view.clone(),
+            axis,
+            field,
+            width,
+        };
+        Ok(Array::new(of, shape, sides, encoded("array", "0.2.0"), content).into())
+    }
+
+    fn chunks(&self) -> Result<u64> {
+        Node::chunks(&self.node()?)
+    }
+}
+
+struct FilledChunks {
+    view: Arc<View>,
+    axis: Arc<Axis>,
+    field: usize,
+    width: u64,
+}
+
+impl Content for FilledChunks {
+    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
+        let rows = array.rows(numbers[0]);
+        let cells = (rows.end - rows.start).checked_mul(self.width);
+        let bytes = cells.and_then(|cells| cells.checked_mul(array.of.size()));
+        let len = bytes.ok_or_else(|| Error::limit("a chunk would have 2^64 bytes or more"))?;
+        let (engine, path) = (&self.view.array().engine, &self.view.array().path);
+        engine.cache.check_size(len)?;
+        let table = Table {
+            object: engine.number(&("anndata filled", path, self.view.state(), self.axis_state())),
+            view: self.view.clone(),
+            axis: self.axis.clone(),
+            field: self.field,
+            width: self.width,
+            boolean: array.of == Type::Number(Datatype::Bool),
+            rows,
+            len,
+        };
+        Ok(vec![Box::new(table), array.padding(numbers[0], self.width)])
+    }
+}
+
+impl FilledChunks {
+    /// Tells axes apart.
+    fn axis_state(&self) -> u64 {
+        crate::runtime::hash(&match &*self.axis {
+            Axis::Whole(count) => (*count, None),
+            Axis::Listed(joinids) => (0, Some(joinids)),
+        })
+    }
+}
+
+/// Some rows of a filled array.
+struct Table {
+    object: u64,
+    view: Arc<View>,
+    axis: Arc<Axis>,
+    field: usize,
+    width: u64,
+    boolean: bool,
+    rows: Range<u64>,
+    len: u64,
+}
+
+impl Table {
+    fn make(&self) -> Result<Vec<u8>> {
+        let joinid = |row: u64| match &*self.axis {
+            Axis::Whole(_) => row as i64,
+            Axis::Listed(joinids) => joinids[row as usize],
+        };
+        let mut out = vec![0; self.len as usize];
+        let rows = range(joinid(self.rows.start), joinid(self.rows.end - 1));
+        let part = self.view.within(vec![rows, DimRange::default()]);
+        let (count, opened) = (part.count()?, |field| part.open(field));
+        let (first, second, data) = (opened(0)?, opened(1)?, opened(self.field)?);
+        let size = (self.len / (self.rows.end - self.rows.start) / self.width) as usize;
+        for start in (0..count).step_by(BATCH as usize) {
+            let cells = start..count.min(start + BATCH);
+            let (first, second) = (first.values(cells.clone())?, second.values(cells.clone())?);
+            let values = data.values(cells)?;
+            let coordinates = first.as_chunks::<8>().0.iter().zip(second.as_chunks::<8>().0);
+            for ((row, column), value) in coordinates.zip(values.chunks_exact(size)) {
+                let Some(row) = self.axis.place(i64::from_le_bytes(*row)) else {
+                    continue;
+                };
+                let column = place(column).filter(|column| *column < self.width);
+                let column = column.ok_or_else(|| {
+                    Error::corrupt(format!("a cell lies outside of the {} columns", self.width))
+                })?;
+                let at = ((row - self.rows.start) * self.width + column) as usize * size;
+                out[at..at + size].copy_from_slice(value);
+            }
+        }
+        if self.boolean {
+            out.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+        Ok(out)
+    }
+}
+
+impl Bytes for Table {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let cache = &self.view.array().engine.cache;
+        let key = CacheKey::tile(self.object, self.rows.start);
+        let keep = out.keep.unwrap_or(Keep::Staying);
+        let table = cache.derive(key, self.len, keep, || self.make())?;
+        out.share(table, range.start as usize..range.end as usize)
+    }
+}
+
+/// Numbers or text of metadata.
+pub(super) struct Scalar {
+    pub(super) of: Type,
+    /// The bytes of the only chunk.
+    pub(super) bytes: Arc<Vec<u8>>,
+    /// How many numbers; None for a scalar.
+    pub(super) count: Option<u64>,
+}
+
+impl Element for Scalar {
+    fn node(&self) -> Result<Node> {
+        let attributes: Attributes = match (self.of, self.count) {
+            (Type::Text, _) => encoded("string", "0.2.0"),
+            (_, None) => encoded("numeric-scalar", "0.2.0"),
+            (_, Some(_)) => encoded("array", "0.2.0"),
+        };
+        let shape: Vec<u64> = self.count.into_iter().collect();
+        let content = super::node::Whole(self.bytes.clone());
+        Ok(Array::new(self.of, shape.clone(), shape, attributes, content).into())
+    }
+
+    fn chunks(&self) -> Result<u64> {
+        Ok(1)
+    }
+}

@@ -1,0 +1,508 @@
+//! `anndata.zarr/`: a measurement of a SOMA experiment as a Zarr group in AnnData's format, for anndata, zarr
+//! and scanpy.
+//!
+//! | SOMA | AnnData |
+//! |---|---|
+//! | `obs` of the experiment, `var` of the measurement | the same, rows by ascending joinid |
+//! | `X/data`, `X/<layer>` | `X`, `layers/<layer>` |
+//! | `obsm`, `varm`, `obsp`, `varp`, `uns` | the same |
+//!
+//! Rows are the joinids of obs, columns those of var; cells of matrices are placed by joinid. What does not
+//! fit is left out, with a reason, and all else stays.
+//!
+//! Nothing is compressed, and nothing is made before it is looked at. The `zarr.json` of a column of three
+//! nullable INT32 without a null, without blanks and line breaks, and its only chunk `c/0`:
+//!
+//! ```json
+//! {"attributes":{"encoding-type":"array","encoding-version":"0.2.0"},"zarr_format":3,"node_type":"array",
+//!  "shape":[3],"data_type":"int32","fill_value":0,
+//!  "chunk_grid":{"name":"regular","configuration":{"chunk_shape":[3]}},
+//!  "chunk_key_encoding":{"name":"default","configuration":{"separator":"/"}},
+//!  "codecs":[{"name":"bytes","configuration":{"endian":"little"}}]}
+//! ```
+//!
+//! ```text
+//! 07 00 00 00  08 00 00 00  09 00 00 00
+//! ```
+//!
+//! | module | |
+//! |---|---|
+//! | [`source`] | what an AnnData is made of |
+//! | [`node`] | groups and arrays of Zarr |
+//! | [`frame`] | data frames |
+//! | [`text`] | chunks of text |
+//! | [`matrix`] | arrays of numbers |
+
+mod axis;
+mod frame;
+mod matrix;
+pub mod node;
+mod source;
+mod text;
+
+use crate::bytes::Keep;
+use crate::catalog::group::{OpenGroup, group_metadata};
+use crate::catalog::time::When;
+use crate::error::{Error, Result};
+use crate::export::grid::Value;
+use crate::query::View;
+use crate::runtime::cache::CacheKey;
+use axis::Axis;
+use frame::{Frame, unfit_name};
+use matrix::{Dense, Division, Filled, Scalar, domain_shape};
+use node::{Group, Member, Members, Node, Type};
+use source::{Described, Object};
+pub use source::{Found, Source, SourceGroup};
+use std::sync::Arc;
+
+/// The kind of SOMA object that a measurement is.
+const MEASUREMENT: &str = "SOMAMeasurement";
+
+/// The layer that is X.
+const DATA: &str = "data";
+
+/// The most chunks of an AnnData that is listed.
+const MAX_LISTED_CHUNKS: u64 = 1 << 12;
+
+/// Elements that are left out, and why.
+type LeftOut = Vec<(String, String)>;
+
+/// A measurement as an AnnData.
+pub struct AnnData {
+    source: Source,
+    state: u64,
+    mtime: u64,
+    /// Why there is none, or all of it.
+    content: Result<Content, String>,
+}
+
+/// All of an AnnData.
+struct Content {
+    obs: Arc<Member>,
+    var: Arc<Member>,
+    layers: Members,
+    /// obsm, varm, obsp, varp and uns.
+    others: Members,
+    left_out: LeftOut,
+}
+
+/// Whether a group is a measurement. Reads its metadata, once for each state of it.
+pub fn is_measurement(group: &OpenGroup) -> Result<bool> {
+    let (engine, path) = (group.engine(), group.path());
+    let files = group_metadata(engine, path)?;
+    let key = CacheKey::of(engine.number(&("is a measurement", path, files)));
+    let made = || {
+        Ok(vec![
+            Described::group(group)?.kind.as_deref() == Some(MEASUREMENT),
+        ])
+    };
+    Ok(engine.cache.derive(key, 1, Keep::Staying, made)?[0])
+}
+
+impl AnnData {
+    /// The AnnData that `source` is in `state`, which is [`Source::state`]. Reads only metadata, unless
+    /// joinids have gaps.
+    pub fn new(source: Source, state: u64) -> Result<AnnData> {
+        let mtimes = source.arrays().into_iter().map(|array| {
+            let snapshot = array.snapshot_at(&When::Now);
+            snapshot.map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
+        });
+        Ok(AnnData {
+            mtime: mtimes.max().unwrap_or(0),
+            content: Content::new(&source)?,
+            source,
+            state,
+        })
+    }
+
+    /// Why there is no AnnData; None if there is one.
+    pub fn absent(&self) -> Option<&str> {
+        self.content.as_ref().err().map(String::as_str)
+    }
+
+    /// The elements that are left out, and why.
+    pub fn left_out(&self) -> &[(String, String)] {
+        self.content.as_ref().map_or(&[], |content| &content.left_out)
+    }
+
+    /// Whether names were exchanged below one of its arrays or groups.
+    pub fn is_stale(&self) -> bool {
+        let (arrays, groups) = (self.source.arrays(), self.source.groups());
+        groups.iter().any(|group| group.engine().is_stale())
+            || arrays.iter().any(|array| array.engine.is_stale())
+    }
+
+    /// What it is made of.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Tells its states apart.
+    pub fn state(&self) -> u64 {
+        self.state
+    }
+
+    /// The newest of the times of commits and changes of its arrays, in milliseconds since the Unix epoch.
+    pub fn mtime(&self) -> u64 {
+        self.mtime
+    }
+
+    /// The group at the top, in which X is the layer `layer`, or else the layer `data` if there is one.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, with the reason, if there is no AnnData, or no such layer.
+    pub fn root(&self, layer: Option<&str>) -> Result<Group> {
+        let content = match &self.content {
+            Ok(content) => content,
+            Err(reason) => return Err(Error::not_found(reason.clone())),
+        };
+        let is_x = |name: &str| name == layer.unwrap_or(DATA);
+        let x = content.layers.iter().find(|(name, _)| is_x(name));
+        if let (None, Some(layer)) = (x, layer) {
+            let element = format!("layers/{layer}");
+            let known = content.left_out.iter().find(|(own, _)| *own == element);
+            let reason = known.map_or("there is no such layer", |(_, reason)| reason);
+            return Err(Error::not_found(format!("{element}: {reason}")));
+        }
+        let layers = content.layers.iter().filter(|(name, _)| !is_x(name));
+        let layers = Member::new(Node::from(Group::new("dict", layers.cloned().collect())));
+        let mut members: Members = Vec::new();
+        members.extend(x.map(|(_, member)| ("X".to_owned(), member.clone())));
+        members.push(("obs".to_owned(), content.obs.clone()));
+        members.push(("var".to_owned(), content.var.clone()));
+        members.push(("layers".to_owned(), layers));
+        members.extend(content.others.iter().cloned());
+        Ok(Group::new("anndata", members))
+    }
+
+    /// Whether listings show it: not if it has very many chunks. Reads metadata.
+    pub fn is_listed(&self) -> Result<bool> {
+        match self.absent() {
+            Some(_) => Ok(false),
+            None => Ok(Node::from(self.root(None)?).chunks()? <= MAX_LISTED_CHUNKS),
+        }
+    }
+}
+
+impl Content {
+    fn new(source: &Source) -> Result<Result<Content, String>> {
+        let kind = |group| Ok(Described::group(group)?.kind);
+        if kind(&source.experiment)?.as_deref() != Some("SOMAExperiment") {
+            return Ok(Err("the path does not go through ms of an experiment".to_owned()));
+        }
+        if kind(&source.measurement.group)?.as_deref() != Some(MEASUREMENT) {
+            return Ok(Err("the group is no measurement".to_owned()));
+        }
+        let mut left_out = LeftOut::new();
+        let mut frames = Vec::new();
+        let missing = Found::Absent("there is none".to_owned());
+        let var = source.measurement.member("var").unwrap_or(&missing);
+        for (name, found) in [("obs", &source.obs), ("var", var)] {
+            let reason = match Object::of(found)? {
+                Ok(Object::Frame(view, described)) => match frame::unfit(&view) {
+                    None => {
+                        let frame = frame_of(view, &described, &format!("{name}_id"), true)?;
+                        add_columns(&mut left_out, name, &frame);
+                        frames.push(frame);
+                        continue;
+                    }
+                    Some(reason) => reason.to_owned(),
+                },
+                Ok(_) => "it is no data frame".to_owned(),
+                Err(reason) => reason,
+            };
+            return Ok(Err(format!("{name}: {reason}")));
+        }
+        let [obs, var] = &frames[..] else {
+            return Err(Error::internal("obs and var are two frames"));
+        };
+        let mut others = Members::new();
+        let mut elements = Elements {
+            source,
+            left_out: &mut left_out,
+        };
+        let layers = elements.matrices("X", "layers", obs, Some(var))?;
+        for (name, rows, columns) in [
+            ("obsm", obs, None),
+            ("varm", var, None),
+            ("obsp", obs, Some(obs)),
+            ("varp", var, Some(var)),
+        ] {
+            let members = elements.matrices(name, name, rows, columns)?;
+            let group = Node::from(Group::new("dict", members));
+            others.push((name.to_owned(), Member::new(group)));
+        }
+        others.push(("uns".to_owned(), elements.uns()));
+        let frame = |frame: &Arc<Frame>| Member::new(Node::from(frame.group()));
+        Ok(Ok(Content {
+            obs: frame(obs),
+            var: frame(var),
+            layers,
+            others,
+            left_out,
+        }))
+    }
+}
+
+fn add_columns(left_out: &mut LeftOut, element: &str, frame: &Frame) {
+    let columns = frame.left_out.iter();
+    left_out.extend(columns.map(|(name, reason)| (format!("{element}/{name}"), reason.clone())));
+}
+
+/// The frame of an array with joinids. Its rows are called as the column that metadata names; else as the
+/// column `fallback`, which has no name then.
+fn frame_of(view: Arc<View>, described: &Described, fallback: &str, text_index: bool) -> Result<Arc<Frame>> {
+    let stored = described.text(b"soma_dataframe_original_index_name");
+    let stored = stored.and_then(|stored| serde_json::from_str::<Option<String>>(stored).ok()?);
+    let index = match &stored {
+        Some(name) => (name.as_bytes(), Some(&**name)),
+        None => (fallback.as_bytes(), None),
+    };
+    Frame::new(view, true, Some(index), text_index).map(Arc::new)
+}
+
+/// Collects the elements of a measurement.
+struct Elements<'s> {
+    source: &'s Source,
+    left_out: &'s mut LeftOut,
+}
+
+impl Elements<'_> {
+    fn leave_out(&mut self, element: String, reason: impl Into<String>) {
+        self.left_out.push((element, reason.into()));
+    }
+
+    /// The members of a collection of the measurement; none if it is missing.
+    fn collection(&mut self, name: &str, shown: &str) -> Result<Option<(&'_ SourceGroup, Described)>> {
+        let Some(found) = self.source.measurement.member(name) else {
+            return Ok(None);
+        };
+        let reason = match Object::of(found)? {
+            Ok(Object::Collection(group, described)) => return Ok(Some((group, described))),
+            Ok(_) => "it is no collection".to_owned(),
+            Err(reason) => reason,
+        };
+        self.leave_out(shown.to_owned(), reason);
+        Ok(None)
+    }
+
+    /// The matrices in collection `name`, whose elements are called `shown/<name>`. Without an axis of columns
+    /// each has its own width.
+    fn matrices(
+        &mut self,
+        name: &str,
+        shown: &str,
+        rows: &Arc<Frame>,
+        columns: Option<&Arc<Frame>>,
+    ) -> Result<Members> {
+        let Some((group, _)) = self.collection(name, shown)? else {
+            return Ok(Members::new());
+        };
+        let mut members = Members::new();
+        let mut left_out = LeftOut::new();
+        for (name, found) in &group.members {
+            let shown_name = String::from_utf8_lossy(name).into_owned();
+            let made = match unfit_name(name) {
+                Some(reason) => Err(reason.to_owned()),
+                None => match matrix(found, rows, columns) {
+                    Ok(made) => made,
+                    Err(error) => Ok(Member::new(error)),
+                },
+            };
+            match made {
+                Ok(member) => members.push((shown_name, member)),
+                Err(reason) => left_out.push((format!("{shown}/{shown_name}"), reason)),
+            }
+        }
+        self.left_out.extend(left_out);
+        Ok(members)
+    }
+
+    fn uns(&mut self) -> Arc<Member> {
+        let mut left_out = LeftOut::new();
+        let group = match self.collection("uns", "uns") {
+            Ok(Some((group, described))) => uns("uns", group, &described, &mut left_out),
+            Ok(None) => Group::new("dict", Members::new()),
+            Err(error) => return Member::new(error),
+        };
+        self.left_out.extend(left_out);
+        Member::new(Node::from(group))
+    }
+}
+
+/// The matrix that a member is, or why it is none.
+fn matrix(
+    found: &Found,
+    rows: &Arc<Frame>,
+    columns: Option<&Arc<Frame>>,
+) -> Result<Result<Arc<Member>, String>> {
+    let view = match Object::of(found)? {
+        Ok(Object::Sparse(view) | Object::Dense(view)) => view,
+        Ok(Object::Frame(..)) => return Ok(Err("it is a data frame".to_owned())),
+        Ok(Object::Collection(..)) => return Ok(Err("it is a collection".to_owned())),
+        Err(reason) => return Ok(Err(reason)),
+    };
+    if let Some(reason) = unfit_values(&view)? {
+        return Ok(Err(reason));
+    }
+    if view.schema().dimensions.len() != 2 {
+        return Ok(Err("it does not have two dimensions".to_owned()));
+    }
+    if view.is_dense() {
+        let Some(domain) = domain_shape(view.schema()) else {
+            return Ok(Err("its domain does not begin at 0".to_owned()));
+        };
+        let mut shape = domain.clone();
+        let axes = [Some(rows), columns];
+        for (length, frame) in shape.iter_mut().zip(axes) {
+            let Some(frame) = frame else { continue };
+            match &*frame.axis()? {
+                Axis::Listed(_) => return Ok(Err("joinids have gaps, and it is dense".to_owned())),
+                Axis::Whole(count) if count > length => {
+                    return Ok(Err(format!("it has {length} of {count} rows or columns")));
+                }
+                Axis::Whole(count) => *length = *count,
+            }
+        }
+        let division = match columns {
+            Some(_) => Division::Tiles,
+            None => Division::Rows,
+        };
+        return Ok(Ok(Member::new(Dense {
+            view,
+            shape,
+            division,
+        })));
+    }
+    Ok(match columns {
+        Some(_) => Err("sparse matrices are not shown".to_owned()),
+        None => Ok(Member::new(Filled {
+            view,
+            rows: rows.clone(),
+        })),
+    })
+}
+
+/// Why the values of an array cannot be shown; None if they can.
+fn unfit_values(view: &View) -> Result<Option<String>> {
+    if let Some(reason) = matrix::unfit(view) {
+        return Ok(Some(reason.to_owned()));
+    }
+    let data = view.fields().iter().position(|field| field.name == matrix::DATA);
+    data.map_or(Ok(None), |field| view.unreadable(field))
+}
+
+/// The group of a collection in uns, which is called `path`.
+fn uns(path: &str, group: &SourceGroup, described: &Described, left_out: &mut LeftOut) -> Group {
+    let mut members = Members::new();
+    for (key, value) in &described.pairs {
+        if key.starts_with(b"soma_") {
+            continue;
+        }
+        let name = String::from_utf8_lossy(key).into_owned();
+        let reason = match (unfit_name(key), value) {
+            (Some(reason), _) => reason,
+            (None, Err(reason)) => *reason,
+            (None, Ok(value)) => {
+                members.push((name, Member::new(scalar(value))));
+                continue;
+            }
+        };
+        left_out.push((format!("{path}/{name}"), reason.to_owned()));
+    }
+    for (name, found) in &group.members {
+        // Metadata wins.
+        if described.pairs.contains_key(name) && !name.starts_with(b"soma_") {
+            continue;
+        }
+        let shown = String::from_utf8_lossy(name).into_owned();
+        let path = format!("{path}/{shown}");
+        let made = match unfit_name(name) {
+            Some(reason) => Ok(Err(reason.to_owned())),
+            None => uns_member(&path, found, left_out),
+        };
+        match made.unwrap_or_else(|error| Ok(Member::new(error))) {
+            Ok(member) => members.push((shown, member)),
+            Err(reason) => left_out.push((path, reason)),
+        }
+    }
+    Group::new("dict", members)
+}
+
+/// What a member in uns is, or why it is nothing.
+fn uns_member(path: &str, found: &Found, left_out: &mut LeftOut) -> Result<Result<Arc<Member>, String>> {
+    let (view, described) = match Object::of(found)? {
+        Err(reason) => return Ok(Err(reason)),
+        Ok(Object::Collection(group, described)) => {
+            return Ok(Ok(Member::new(Node::from(uns(
+                path, group, &described, left_out,
+            )))));
+        }
+        Ok(Object::Frame(view, described)) => (view, described),
+        Ok(Object::Sparse(view)) => {
+            if let Some(reason) = unfit_values(&view)? {
+                return Ok(Err(reason));
+            }
+            let frame = Arc::new(Frame::new(view, false, None, false)?);
+            return Ok(Ok(Member::new(Node::from(frame.group()))));
+        }
+        Ok(Object::Dense(view)) => {
+            if let Some(reason) = unfit_values(&view)? {
+                return Ok(Err(reason));
+            }
+            let Some(shape) = domain_shape(view.schema()) else {
+                return Ok(Err("its domain does not begin at 0".to_owned()));
+            };
+            return Ok(Ok(Member::new(Dense {
+                view,
+                shape,
+                division: Division::Tiles,
+            })));
+        }
+    };
+    if let Some(reason) = frame::unfit(&view) {
+        return Ok(Err(reason.to_owned()));
+    }
+    let frame = frame_of(view, &described, "index", false)?;
+    match described.text(b"soma_uns_outgest_hint") {
+        Some("array_1d") => {
+            if let Some(field) = frame.text_column(b"values") {
+                return Ok(Ok(Member::new(frame.column(field))));
+            }
+        }
+        Some("array_2d") => {
+            let fields: Vec<usize> = (0..)
+                .map_while(|number| frame.text_column(format!("values_{number}").as_bytes()))
+                .collect();
+            if !fields.is_empty() && fields.len() + 1 == frame.view.fields().len() {
+                return Ok(Ok(Member::new(frame.matrix(fields))));
+            }
+        }
+        _ => {}
+    }
+    add_columns(left_out, path, &frame);
+    Ok(Ok(Member::new(Node::from(frame.group()))))
+}
+
+/// A value of metadata.
+fn scalar(value: &Value) -> Scalar {
+    match value {
+        Value::Text(text) => {
+            let lengths = [1, text.len() as u32].map(u32::to_le_bytes).concat();
+            Scalar {
+                of: Type::Text,
+                bytes: Arc::new([&*lengths, text.as_bytes()].concat()),
+                count: None,
+            }
+        }
+        Value::Numbers(datatype, bytes) => {
+            let count = (bytes.len() / datatype.size()) as u64;
+            Scalar {
+                of: Type::Number(*datatype),
+                bytes: Arc::new(bytes.clone()),
+                count: Some(count).filter(|count| *count != 1),
+            }
+        }
+    }
+}

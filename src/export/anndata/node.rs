@@ -1,0 +1,410 @@
+//! The nodes of a Zarr hierarchy, each made when it is looked at.
+
+use crate::bytes::{Bytes, Output};
+use crate::error::{Error, Result};
+use crate::export::zarr::data_type;
+use crate::format::datatype::{Datatype, Kind};
+use crate::layout::FileLayout;
+use crate::query::table::NOT_A_TIME;
+use crate::runtime::get_or_make;
+use serde_json::{Map, Value as Json, json};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// Attributes of a node by name.
+pub(super) type Attributes = Map<String, Json>;
+
+/// The attributes of a node that AnnData reads as `encoding` of this version.
+pub(super) fn encoded(encoding: &str, version: &str) -> Attributes {
+    let pairs = [("encoding-type", encoding), ("encoding-version", version)];
+    pairs
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect()
+}
+
+/// A group or an array.
+#[derive(Clone)]
+pub enum Node {
+    /// A group.
+    Group(Arc<Group>),
+    /// An array.
+    Array(Arc<Array>),
+}
+
+impl From<Group> for Node {
+    fn from(group: Group) -> Node {
+        Node::Group(Arc::new(group))
+    }
+}
+
+impl From<Array> for Node {
+    fn from(array: Array) -> Node {
+        Node::Array(Arc::new(array))
+    }
+}
+
+impl Node {
+    /// Its `zarr.json`.
+    pub fn json(&self) -> Vec<u8> {
+        let document = match self {
+            Node::Group(group) => json!({
+                "attributes": group.attributes,
+                "zarr_format": 3,
+                "node_type": "group",
+            }),
+            Node::Array(array) => array.document(),
+        };
+        document.to_string().into_bytes()
+    }
+
+    /// The number of chunks of all arrays, or more.
+    pub(super) fn chunks(&self) -> Result<u64> {
+        match self {
+            Node::Group(group) => {
+                let members = group.members.iter().map(|(_, member)| member.chunks());
+                members.sum()
+            }
+            Node::Array(array) => Ok(array.counts().into_iter().fold(1, u64::saturating_mul)),
+        }
+    }
+}
+
+/// What makes a node. Making it reads no more than its `zarr.json` needs.
+pub(super) trait Element: Send + Sync {
+    /// The node.
+    fn node(&self) -> Result<Node>;
+
+    /// The number of chunks of its arrays, or more. Reads metadata alone.
+    fn chunks(&self) -> Result<u64>;
+}
+
+impl Element for Node {
+    fn node(&self) -> Result<Node> {
+        Ok(self.clone())
+    }
+
+    fn chunks(&self) -> Result<u64> {
+        Node::chunks(self)
+    }
+}
+
+/// What cannot be made because of damage.
+impl Element for Error {
+    fn node(&self) -> Result<Node> {
+        Err(self.clone())
+    }
+
+    fn chunks(&self) -> Result<u64> {
+        Ok(0)
+    }
+}
+
+/// A member of a group, made once.
+pub(super) struct Member {
+    element: Box<dyn Element>,
+    node: OnceLock<Node>,
+}
+
+impl Member {
+    /// The member that `element` makes.
+    pub(super) fn new(element: impl Element + 'static) -> Arc<Member> {
+        Arc::new(Member {
+            element: Box::new(element),
+            node: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn node(&self) -> Result<Node> {
+        get_or_make(&self.node, || self.element.node()).cloned()
+    }
+
+    pub(super) fn chunks(&self) -> Result<u64> {
+        self.element.chunks()
+    }
+}
+
+/// The members of a group by name.
+pub(super) type Members = Vec<(String, Arc<Member>)>;
+
+/// A group.
+pub struct Group {
+    pub(super) attributes: Attributes,
+    pub(super) members: Members,
+}
+
+impl Group {
+    /// A group of `encoding` in version 0.1.0.
+    pub(super) fn new(encoding: &str, members: Members) -> Group {
+        Group {
+            attributes: encoded(encoding, "0.1.0"),
+            members,
+        }
+    }
+
+    /// The names of its members, all of them directories.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|(name, _)| &**name)
+    }
+
+    /// The member of that name; None if there is none.
+    pub fn member(&self, name: &str) -> Result<Option<Node>> {
+        let found = self.members.iter().find(|(known, _)| known == name);
+        found.map(|(_, member)| member.node()).transpose()
+    }
+}
+
+/// What the cells of an array are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Type {
+    /// Integers, floats, or booleans of 0 and 1.
+    Number(Datatype),
+    /// Counts of the unit of a DATETIME since the Unix epoch.
+    Date(Datatype),
+    /// Text of any length.
+    Text,
+}
+
+impl Type {
+    /// Bytes of a value; 4, those of its length, for text.
+    pub(super) fn size(self) -> u64 {
+        match self {
+            Type::Number(datatype) | Type::Date(datatype) => datatype.size() as u64,
+            Type::Text => 4,
+        }
+    }
+
+    /// The bytes of the value that fills chunks: `false`, 0, not-a-time, no text.
+    pub(super) fn fill(self) -> Vec<u8> {
+        match self {
+            Type::Date(_) => NOT_A_TIME.to_le_bytes().to_vec(),
+            Type::Number(_) | Type::Text => vec![0; self.size() as usize],
+        }
+    }
+
+    fn data_type(self) -> Json {
+        match self {
+            Type::Number(datatype) => data_type(datatype).into(),
+            Type::Date(datatype) => json!({
+                "name": "numpy.datetime64",
+                "configuration": {"unit": unit(datatype), "scale_factor": 1},
+            }),
+            Type::Text => "string".into(),
+        }
+    }
+
+    fn fill_value(self) -> Json {
+        match self {
+            Type::Number(Datatype::Bool) => false.into(),
+            Type::Number(datatype) if datatype.kind() == Kind::Float => 0.0.into(),
+            Type::Number(_) => 0.into(),
+            Type::Date(_) => NOT_A_TIME.into(),
+            Type::Text => "".into(),
+        }
+    }
+
+    fn codec(self) -> Json {
+        match self {
+            Type::Text => json!({"name": "vlen-utf8"}),
+            _ if self.size() == 1 => json!({"name": "bytes"}),
+            _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
+        }
+    }
+}
+
+/// NumPy's name for the unit of a DATETIME.
+fn unit(datatype: Datatype) -> &'static str {
+    match datatype {
+        Datatype::DatetimeYear => "Y",
+        Datatype::DatetimeMonth => "M",
+        Datatype::DatetimeWeek => "W",
+        Datatype::DatetimeDay => "D",
+        Datatype::DatetimeHr => "h",
+        Datatype::DatetimeMin => "m",
+        Datatype::DatetimeSec => "s",
+        Datatype::DatetimeMs => "ms",
+        Datatype::DatetimeUs => "us",
+        Datatype::DatetimePs => "ps",
+        Datatype::DatetimeFs => "fs",
+        Datatype::DatetimeAs => "as",
+        // Only dates get here.
+        _ => "ns",
+    }
+}
+
+/// The parts of a chunk, one after the other.
+pub(super) type Parts = Vec<Box<dyn Bytes>>;
+
+/// The bytes of the chunks of an array.
+pub(super) trait Content: Send + Sync {
+    /// The chunk of these numbers along the axes, which exists. May measure text.
+    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts>;
+}
+
+/// An array.
+pub struct Array {
+    pub(super) of: Type,
+    pub(super) shape: Vec<u64>,
+    /// The sides of a chunk, at least 1 each.
+    pub(super) sides: Vec<u64>,
+    pub(super) attributes: Attributes,
+    content: Box<dyn Content>,
+}
+
+/// The most cells in a chunk of a column.
+pub(super) const MAX_CELLS: u64 = 1 << 18;
+
+impl Array {
+    /// An array of `shape` in chunks of these sides, or of one cell if it has none.
+    pub(super) fn new(
+        of: Type,
+        shape: Vec<u64>,
+        sides: Vec<u64>,
+        attributes: Attributes,
+        content: impl Content + 'static,
+    ) -> Array {
+        let sides = match shape.contains(&0) {
+            true => vec![1; shape.len()],
+            false => sides,
+        };
+        Array {
+            of,
+            shape,
+            sides,
+            attributes,
+            content: Box::new(content),
+        }
+    }
+
+    /// An array of `rows` cells in chunks of at most `most`.
+    pub(super) fn column(
+        of: Type,
+        rows: u64,
+        most: u64,
+        attributes: Attributes,
+        content: impl Content + 'static,
+    ) -> Array {
+        Array::new(of, vec![rows], vec![rows.min(most)], attributes, content)
+    }
+
+    /// The number of chunks along each axis: none for a scalar, whose only chunk is one file.
+    pub fn counts(&self) -> Vec<u64> {
+        let axes = self.shape.iter().zip(&self.sides);
+        axes.map(|(length, side)| length.div_ceil(*side)).collect()
+    }
+
+    /// The file of the chunk of these numbers. `version` differs between two states of it. May read what
+    /// tells the length of text.
+    pub fn chunk(&self, numbers: &[u64], version: u64) -> Result<FileLayout> {
+        let counts = self.counts();
+        let mut within = numbers.iter().zip(&counts);
+        if numbers.len() != counts.len() || !within.all(|(number, count)| number < count) {
+            return Err(Error::not_found(format!("there is no chunk {numbers:?}")));
+        }
+        FileLayout::new(version, self.content.chunk(self, numbers)?)
+    }
+
+    fn document(&self) -> Json {
+        json!({
+            "zarr_format": 3,
+            "node_type": "array",
+            "shape": self.shape,
+            "data_type": self.of.data_type(),
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": self.sides}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+            "fill_value": self.of.fill_value(),
+            "codecs": [self.of.codec()],
+            "attributes": self.attributes,
+        })
+    }
+
+    /// The rows of a chunk along the first axis.
+    pub(super) fn rows(&self, number: u64) -> Range<u64> {
+        let (length, side) = (self.shape[0], self.sides[0]);
+        number * side..((number + 1) * side).min(length)
+    }
+
+    /// The padding of chunk `number` along the first axis, given how many cells a row has.
+    pub(super) fn padding(&self, number: u64, cells: u64) -> Box<dyn Bytes> {
+        let rows = self.rows(number);
+        Box::new(Padding {
+            fill: self.of.fill(),
+            count: (self.sides[0] - (rows.end - rows.start)) * cells,
+        })
+    }
+}
+
+/// The same value again and again.
+struct Padding {
+    fill: Vec<u8>,
+    count: u64,
+}
+
+impl Bytes for Padding {
+    fn len(&self) -> u64 {
+        self.count * self.fill.len() as u64
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let size = self.fill.len();
+        out.fill((range.end - range.start) as usize, |bytes| {
+            let first = (range.start % size as u64) as usize;
+            for (byte, value) in bytes.iter_mut().zip(self.fill.iter().cycle().skip(first)) {
+                *byte = *value;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Values of fixed size in rows.
+pub(super) trait Values: Send + Sync {
+    /// Appends the values of some rows.
+    fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()>;
+}
+
+/// The bytes of some rows.
+struct RowBytes {
+    values: Arc<dyn Values>,
+    /// Bytes of a row.
+    size: u64,
+    rows: Range<u64>,
+}
+
+impl Bytes for RowBytes {
+    fn len(&self) -> u64 {
+        (self.rows.end - self.rows.start) * self.size
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let rows = range.start / self.size..range.end.div_ceil(self.size);
+        let before = out.len();
+        let first = self.rows.start;
+        self.values.append(first + rows.start..first + rows.end, out)?;
+        let skip = range.start - rows.start * self.size;
+        out.cut(before, skip as usize, (range.end - range.start) as usize)
+    }
+}
+
+/// The chunks of an array of one axis.
+pub(super) struct InRows(pub(super) Arc<dyn Values>);
+
+impl Content for InRows {
+    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
+        let rows = RowBytes {
+            values: self.0.clone(),
+            size: array.of.size(),
+            rows: array.rows(numbers[0]),
+        };
+        Ok(vec![Box::new(rows), array.padding(numbers[0], 1)])
+    }
+}
+
+/// All bytes of an array of one chunk.
+pub(super) struct Whole(pub(super) Arc<Vec<u8>>);
+
+impl Content for Whole {
+    fn chunk(&self, _: &Array, _: &[u64]) -> Result<Parts> {
+        Ok(vec![Box::new(self.0.clone())])
+    }
+}

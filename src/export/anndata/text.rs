@@ -1,0 +1,275 @@
+//! Chunks of text as Zarr's codec `vlen-utf8` stores them: the number of texts, then length and bytes of each
+//! in C order; numbers are little-endian u32. The texts `CD4`, one that is empty, and padding up to a chunk of
+//! three:
+//!
+//! ```text
+//! 03 00 00 00                three texts
+//! 03 00 00 00 43 44 34       3 bytes, "CD4"
+//! 00 00 00 00                no bytes
+//! 00 00 00 00                padding
+//! ```
+//!
+//! The length of a chunk follows from those of its texts. A chunk is cut into blocks, each of which is made
+//! when it is read.
+
+use super::node::{Array, Content, Parts};
+use crate::bytes::{Bytes, Keep, Output};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::datatype::Datatype;
+use crate::format::scalar::Scalar;
+use crate::runtime::cache::{CacheKey, Entry};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Texts in order.
+pub(super) trait Texts: Send + Sync {
+    /// The bytes of some texts each. Reads no more than lengths need.
+    fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>>;
+
+    /// Calls `put` with the bytes of some texts, one after the other.
+    fn read(&self, texts: Range<u64>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+}
+
+/// About the bytes of a block.
+const BLOCK: u64 = 128 << 10;
+
+/// Texts whose lengths are read at once.
+const MEASURED: u64 = 1 << 16;
+
+/// Texts as the chunks of an array.
+pub(super) struct TextChunks {
+    pub(super) engine: Arc<Engine>,
+    /// Identifies the texts and their state in the cache.
+    pub(super) object: u64,
+    pub(super) texts: Arc<dyn Texts>,
+}
+
+impl Content for TextChunks {
+    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
+        // A scalar has no axis; other axes than the first are not divided.
+        let number = numbers.first().copied().unwrap_or(0);
+        let (rows, row) = match array.shape.is_empty() {
+            true => (0..1, 1),
+            false => (array.rows(number), array.shape[1..].iter().product()),
+        };
+        let side = array.sides.first().copied().unwrap_or(1);
+        let count =
+            u32::try_from(side * row).map_err(|_| Error::limit("a chunk would have more than 2^32 texts"))?;
+        let texts = rows.start * row..rows.end * row;
+        let key = CacheKey::tile(self.engine.number(&("text blocks", self.object)), number);
+        let blocks = || Blocks::measure(&*self.texts, texts.clone());
+        let blocks = self.engine.cache.derive(key, 4096, Keep::Staying, blocks)?;
+        let body = Body {
+            engine: self.engine.clone(),
+            object: self.engine.number(&("text", self.object, number)),
+            texts: self.texts.clone(),
+            blocks,
+        };
+        let mut parts: Parts = vec![Box::new(count.to_le_bytes().to_vec()), Box::new(body)];
+        if !array.shape.is_empty() {
+            parts.push(array.padding(number, row));
+        }
+        Ok(parts)
+    }
+}
+
+/// Where blocks of texts end.
+struct Blocks {
+    /// The first text.
+    first: u64,
+    /// The number behind the last text of each block, and the bytes up to there.
+    ends: Vec<(u64, u64)>,
+}
+
+impl Entry for Blocks {
+    fn memory(&self) -> u64 {
+        self.ends.memory()
+    }
+}
+
+impl Blocks {
+    fn measure(texts: &dyn Texts, all: Range<u64>) -> Result<Blocks> {
+        let (mut ends, mut before, mut sum) = (Vec::new(), 0u64, 0u64);
+        let mut start = all.start;
+        while start < all.end {
+            let some = start..all.end.min(start + MEASURED);
+            for (text, length) in some.clone().zip(texts.lengths(some.clone())?) {
+                if u32::try_from(length).is_err() {
+                    return Err(Error::limit(format!("a text of {length} bytes")));
+                }
+                let end = sum.checked_add(4 + length);
+                sum = end.ok_or_else(|| Error::limit("a chunk would have 2^64 bytes or more"))?;
+                if sum - before >= BLOCK {
+                    ends.push((text + 1, sum));
+                    before = sum;
+                }
+            }
+            start = some.end;
+        }
+        if before < sum {
+            ends.push((all.end, sum));
+        }
+        Ok(Blocks {
+            first: all.start,
+            ends,
+        })
+    }
+}
+
+/// The texts of a chunk without its head and padding.
+struct Body {
+    engine: Arc<Engine>,
+    object: u64,
+    texts: Arc<dyn Texts>,
+    blocks: Arc<Blocks>,
+}
+
+impl Body {
+    fn block(&self, number: usize, texts: Range<u64>, len: u64, keep: Keep) -> Result<Arc<Vec<u8>>> {
+        let cache = &self.engine.cache;
+        cache.check_size(len)?;
+        let key = CacheKey::tile(self.object, number as u64);
+        cache.derive(key, len, keep, || {
+            let mut out = Vec::with_capacity(len as usize);
+            let mut text = texts.start;
+            self.texts.read(texts.clone(), &mut |bytes| {
+                if let Err(error) = std::str::from_utf8(bytes) {
+                    let message = format!("the text of row {text} is not UTF-8: {error}");
+                    return Err(Error::corrupt(message));
+                }
+                out.extend((bytes.len() as u32).to_le_bytes());
+                out.extend_from_slice(bytes);
+                text += 1;
+                Ok(())
+            })?;
+            match out.len() as u64 == len && text == texts.end {
+                true => Ok(out),
+                false => Err(Error::corrupt(format!(
+                    "texts of {} bytes, but {len} when they were measured",
+                    out.len()
+                ))),
+            }
+        })
+    }
+}
+
+impl Bytes for Body {
+    fn len(&self) -> u64 {
+        self.blocks.ends.last().map_or(0, |(_, end)| *end)
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let ends = &self.blocks.ends;
+        let mut number = ends.partition_point(|(_, end)| *end <= range.start);
+        let mut position = range.start;
+        while position < range.end {
+            let (text, end) = ends[number];
+            let (first, start) = match number {
+                0 => (self.blocks.first, 0),
+                _ => ends[number - 1],
+            };
+            let keep = out.keep.unwrap_or(Keep::Staying);
+            let block = self.block(number, first..text, end - start, keep)?;
+            let part = position - start..range.end.min(end) - start;
+            out.share(block, part.start as usize..part.end as usize)?;
+            position = end;
+            number += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Texts in memory.
+impl Texts for Vec<Vec<u8>> {
+    fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>> {
+        let texts = &self[texts.start as usize..texts.end as usize];
+        Ok(texts.iter().map(|text| text.len() as u64).collect())
+    }
+
+    fn read(&self, texts: Range<u64>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let mut texts = self[texts.start as usize..texts.end as usize].iter();
+        texts.try_for_each(|text| put(text))
+    }
+}
+
+/// The numbers of rows as text.
+pub(super) struct RowNumbers;
+
+impl Texts for RowNumbers {
+    fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>> {
+        Ok(texts.map(|row| row.to_string().len() as u64).collect())
+    }
+
+    fn read(&self, mut texts: Range<u64>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        texts.try_for_each(|row| put(row.to_string().as_bytes()))
+    }
+}
+
+/// A number as Python's `str` has it.
+pub(super) fn number_text(datatype: Datatype, bytes: &[u8]) -> Option<String> {
+    Some(match Scalar::read(datatype, bytes)? {
+        Scalar::Unsigned(number) if datatype == Datatype::Bool => match number {
+            0 => "False".to_owned(),
+            _ => "True".to_owned(),
+        },
+        Scalar::Unsigned(number) => number.to_string(),
+        Scalar::Signed(number) => number.to_string(),
+        Scalar::Float32(number) => float_text(&format!("{number:e}")),
+        Scalar::Float64(number) => float_text(&format!("{number:e}")),
+    })
+}
+
+/// A float as Python's `str` has it, given its shortest digits as `-1.25e-7`.
+fn float_text(shortest: &str) -> String {
+    let Some((digits, exponent)) = shortest.split_once('e') else {
+        return shortest.to_lowercase();
+    };
+    let exponent: i32 = exponent.parse().expect("Rust writes an integer");
+    let (sign, digits) = match digits.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", digits),
+    };
+    let plain = digits.replace('.', "");
+    if !(-4..16).contains(&exponent) {
+        let sign_of = if exponent < 0 { '-' } else { '+' };
+        return format!("{sign}{digits}e{sign_of}{:02}", exponent.abs());
+    }
+    match usize::try_from(exponent) {
+        Err(_) => format!("{sign}0.{}{plain}", "0".repeat((-exponent - 1) as usize)),
+        Ok(whole) if plain.len() <= whole + 1 => {
+            format!("{sign}{plain}{}.0", "0".repeat(whole + 1 - plain.len()))
+        }
+        Ok(whole) => format!("{sign}{}.{}", &plain[..=whole], &plain[whole + 1..]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_are_as_python_writes_them() {
+        let expected = [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (1234.5, "1234.5"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1.25e-7, "1.25e-07"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (-1.5e300, "-1.5e+300"),
+            (f64::NAN, "nan"),
+            (f64::NEG_INFINITY, "-inf"),
+        ];
+        for (number, text) in expected {
+            let found = number_text(Datatype::Float64, &f64::to_le_bytes(number)).unwrap();
+            assert_eq!(found, text);
+        }
+        let single = number_text(Datatype::Float32, &0.1f32.to_le_bytes());
+        assert_eq!(single.unwrap(), "0.1");
+        assert_eq!(number_text(Datatype::Bool, &[2]).unwrap(), "True");
+    }
+}

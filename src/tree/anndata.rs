@@ -1,0 +1,476 @@
+//! `anndata.zarr/` and `anndata.<layer>.zarr/` of a SOMA measurement; see [`crate::export::anndata`].
+//!
+//! They exist if the path went from an experiment through its member `ms` to the measurement, since obs is a
+//! member of the experiment. The first is listed as `dataset.zarr/` is: not in stores, and not if it is large.
+//! A member of such a name is shown instead.
+
+use super::context::{Ancestors, Context};
+use super::directory::fixed_listing;
+use super::document::{Document, DocumentContent};
+use super::moment::Moment;
+use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, Stat};
+use super::permissions::Origin;
+use super::view::place;
+use super::zarr::{CHUNKS, Chunked, DOCUMENT, chunks};
+use crate::catalog::group::{MemberPlace, Members, OpenGroup, member_name, member_path, unregistered_member};
+use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use crate::catalog::time::When;
+use crate::describe::Json;
+use crate::describe::group::anndata_json;
+use crate::error::{Error, ErrorKind, Result};
+use crate::export::anndata::node::{Array, Group, Node as ZarrNode};
+use crate::export::anndata::{AnnData, Found, Source, SourceGroup, is_measurement};
+use crate::layout::FileLayout;
+use crate::runtime::{hash, lock};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The name of the directory.
+const NAME: &str = "anndata.zarr";
+
+/// How long an AnnData is taken to be of the current state: as long as listings are.
+const LASTING: Duration = Duration::from_millis(100);
+
+/// The most groups of a measurement.
+const MAX_GROUPS: usize = 256;
+
+/// The name of the collection of measurements in an experiment.
+const MEASUREMENTS: &[u8] = b"ms";
+
+/// Why a measurement has no AnnData if it was reached on another way.
+const ELSEWHERE: &str = "the path does not go through ms of an experiment";
+
+/// A group that may be a measurement.
+#[derive(Clone)]
+pub struct ShownMeasurement {
+    context: Arc<Context>,
+    group: Arc<OpenGroup>,
+    /// The experiment, if the path went there.
+    experiment: Option<Arc<OpenGroup>>,
+}
+
+impl ShownMeasurement {
+    /// The group below `above`.
+    pub fn new(context: &Arc<Context>, group: &Arc<OpenGroup>, above: &Ancestors) -> ShownMeasurement {
+        let steps = above.steps().filter(|[first, _]| first.name == MEASUREMENTS);
+        ShownMeasurement {
+            experiment: steps.map(|[first, _]| context.group(&first.group)),
+            context: context.clone(),
+            group: group.clone(),
+        }
+    }
+
+    /// The directory of this name; None if no AnnData is called so. `NotFound`, with the reason, if the
+    /// measurement has none. If that is unknown, a node whose accesses fail.
+    pub fn find(&self, name: &OsStr) -> Result<Option<Node>> {
+        let name = name.to_str().unwrap_or_default();
+        let layer = match name
+            .strip_prefix("anndata.")
+            .map(|rest| rest.strip_suffix(".zarr"))
+        {
+            _ if name == NAME => None,
+            Some(Some(layer)) => Some(layer.to_owned()),
+            _ => return Ok(None),
+        };
+        if self.experiment.is_none() {
+            return match is_measurement(&self.group)? {
+                true => Err(Error::not_found(ELSEWHERE)),
+                false => Ok(None),
+            };
+        }
+        if let Ok(anndata) = self.anndata() {
+            anndata.root(layer.as_deref())?;
+        }
+        Ok(Some(Node::Directory(Arc::new(NodeDirectory {
+            shown: self.clone(),
+            name: name.to_owned(),
+            layer,
+            path: Vec::new(),
+        }))))
+    }
+
+    /// The directories that listings show.
+    pub fn listed(&self) -> Vec<(&'static str, NodeType)> {
+        let hidden = self.context.exports.hide || self.context.engine.storage.is_remote();
+        if hidden || self.experiment.is_none() || !is_measurement(&self.group).unwrap_or(false) {
+            return Vec::new();
+        }
+        match self.anndata().and_then(|anndata| anndata.is_listed()) {
+            Ok(true) => vec![(NAME, NodeType::Directory)],
+            Ok(false) => Vec::new(),
+            Err(error) => {
+                log::info!("{}: its AnnData is not listed: {error}", self.display());
+                Vec::new()
+            }
+        }
+    }
+
+    /// What `group.json` says of it; None if the group is no measurement.
+    pub fn exports(&self) -> Result<Option<Json>> {
+        if !is_measurement(&self.group)? {
+            return Ok(None);
+        }
+        if self.experiment.is_none() {
+            return Ok(Some(anndata_json(Some(ELSEWHERE), &[])));
+        }
+        Ok(Some(match self.anndata() {
+            Ok(anndata) => anndata_json(anndata.absent(), anndata.left_out()),
+            Err(error) => anndata_json(Some(&error.to_string()), &[]),
+        }))
+    }
+
+    /// A hash of what [`ShownMeasurement::exports`] depends on.
+    pub fn state(&self) -> Result<u64> {
+        match is_measurement(&self.group)? && self.experiment.is_some() {
+            true => Ok(self.anndata()?.state()),
+            false => Ok(0),
+        }
+    }
+
+    /// The AnnData now.
+    fn anndata(&self) -> Result<Arc<AnnData>> {
+        let experiment = self.experiment.as_ref();
+        let experiment = experiment.ok_or_else(|| Error::not_found(ELSEWHERE))?;
+        let key = (experiment.path().to_path_buf(), self.group.path().to_path_buf());
+        let known = lock(&self.context.anndata).get(&key).cloned();
+        let known = known.filter(|(_, anndata)| !anndata.is_stale());
+        if let Some((when, anndata)) = &known
+            && when.elapsed() < LASTING
+        {
+            return Ok(anndata.clone());
+        }
+        let now = Instant::now();
+        let made = || {
+            let source = self.source(experiment)?;
+            let state = source.state()?;
+            match known {
+                Some((_, anndata)) if anndata.state() == state => Ok(anndata),
+                _ => AnnData::new(source, state).map(Arc::new),
+            }
+        };
+        let anndata = self.placed(made())?;
+        let before = lock(&self.context.anndata).push(key, (now, anndata.clone()));
+        drop(before);
+        Ok(anndata)
+    }
+
+    /// What it is made of. Reads names.
+    fn source(&self, experiment: &Arc<OpenGroup>) -> Result<Source> {
+        let mut walk = Walk {
+            context: &self.context,
+            above: Vec::new(),
+            groups: 0,
+        };
+        let members = experiment.members()?;
+        let obs = members.places.iter().find(|place| place.name == b"obs");
+        let obs = match obs.map(|place| walk.found(&members, place)) {
+            Some(Some(found)) => found,
+            _ => Found::Absent(match left_outside(experiment, &members, b"obs")? {
+                true => OUTSIDE.to_owned(),
+                false => "there is none".to_owned(),
+            }),
+        };
+        Ok(Source {
+            experiment: experiment.clone(),
+            obs,
+            measurement: walk.group(&self.group)?,
+        })
+    }
+
+    /// Adds the group to an error without a file. What cannot be found is damage: a reader takes what does
+    /// not exist for zeros.
+    fn placed<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| {
+            let error = place(error, &self.display());
+            match error.kind() {
+                ErrorKind::NotFound => error.with_kind(ErrorKind::Corrupt),
+                _ => error,
+            }
+        })
+    }
+
+    fn display(&self) -> String {
+        self.group.engine().storage.display(self.group.path())
+    }
+
+    fn mtime(&self) -> u64 {
+        self.anndata().map_or(0, |anndata| anndata.mtime())
+    }
+
+    /// All that it is made of; nothing that others may read if that is unknown.
+    fn origin(&self) -> Origin {
+        let Ok(anndata) = self.anndata() else {
+            return Origin::Private;
+        };
+        let mut all = Vec::new();
+        for group in anndata.source().groups() {
+            for directory in [GROUP_DIRECTORY, "__meta"] {
+                all.push(Origin::Group(group.clone(), directory));
+            }
+        }
+        all.extend(anndata.source().arrays().into_iter().map(|array| {
+            Origin::DescribedCells(Moment {
+                array: array.clone(),
+                when: When::Now,
+            })
+        }));
+        Origin::Several(all)
+    }
+}
+
+const OUTSIDE: &str = "it lies outside of the source";
+
+/// Whether a member of this name is registered, but lies outside of the source.
+fn left_outside(group: &OpenGroup, members: &Members, name: &[u8]) -> Result<bool> {
+    Ok(outside(group, members)?.any(|known| known == name))
+}
+
+/// The names of registered members outside of the source.
+fn outside<'m>(group: &OpenGroup, members: &'m Members) -> Result<impl Iterator<Item = &'m [u8]>> {
+    let known = members.group.as_ref().map_err(Clone::clone)?;
+    let storage = group.engine().storage.clone();
+    let path = group.path().to_path_buf();
+    let all = known.members.iter();
+    Ok(all
+        .filter(move |member| member_path(&*storage, &path, member).is_none())
+        .filter_map(member_name))
+}
+
+/// A walk through a measurement.
+struct Walk<'c> {
+    context: &'c Arc<Context>,
+    /// The groups from the measurement on.
+    above: Vec<PathBuf>,
+    groups: usize,
+}
+
+impl Walk<'_> {
+    fn group(&mut self, group: &Arc<OpenGroup>) -> Result<SourceGroup> {
+        self.groups += 1;
+        if self.groups > MAX_GROUPS {
+            return Err(Error::limit(format!(
+                "a measurement of more than {MAX_GROUPS} groups"
+            )));
+        }
+        self.above.push(group.path().to_path_buf());
+        let known = group.members()?;
+        let mut members = Vec::new();
+        for place in &known.places {
+            let found = self.found(&known, place);
+            members.extend(found.map(|found| (place.name.clone(), found)));
+        }
+        for name in outside(group, &known)? {
+            members.push((name.to_vec(), Found::Absent(OUTSIDE.to_owned())));
+        }
+        self.above.pop();
+        Ok(SourceGroup {
+            group: group.clone(),
+            members,
+        })
+    }
+
+    /// What is at a place; None if that is no member.
+    fn found(&mut self, members: &Members, place: &MemberPlace) -> Option<Found> {
+        let engine = &self.context.engine;
+        let kind = match place.registered {
+            true => classify(engine, &place.at).map(Some),
+            false => unregistered_member(engine, &place.at, members.unregistered),
+        };
+        let found = match kind {
+            Ok(None) => return None,
+            Ok(Some(ObjectKind::Array)) => match self.context.is_later(&place.at) {
+                Ok(false) => Ok(Found::Array(self.context.array(&place.at))),
+                Ok(true) => return None,
+                Err(error) => Err(error),
+            },
+            Ok(Some(ObjectKind::Group)) => self.inner(&place.at),
+            Ok(Some(ObjectKind::Directory)) => {
+                Ok(Found::Absent("it is neither an array nor a group".to_owned()))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok(Found::Absent("it is missing".to_owned()))
+            }
+            Err(error) => Err(error),
+        };
+        Some(found.unwrap_or_else(Found::Failed))
+    }
+
+    fn inner(&mut self, at: &Path) -> Result<Found> {
+        if self.above.iter().any(|above| above == at) {
+            return Ok(Found::Absent("it contains itself".to_owned()));
+        }
+        self.group(&self.context.group(at)).map(Found::Group)
+    }
+}
+
+/// A group or an array of an AnnData.
+#[derive(Clone)]
+struct NodeDirectory {
+    shown: ShownMeasurement,
+    /// The name of the AnnData's directory.
+    name: String,
+    /// The layer that is X; None for the usual one.
+    layer: Option<String>,
+    /// The names from the root on.
+    path: Vec<String>,
+}
+
+impl NodeDirectory {
+    /// The node; None if the state changed and there is none any more.
+    fn found(&self) -> Result<(ZarrNode, Arc<AnnData>)> {
+        let anndata = self.shown.anndata()?;
+        let mut node = ZarrNode::from(anndata.root(self.layer.as_deref())?);
+        for name in &self.path {
+            let inner = match &node {
+                ZarrNode::Group(group) => self.shown.placed(group.member(name))?,
+                ZarrNode::Array(_) => None,
+            };
+            node = inner.ok_or_else(|| Error::not_found(format!("there is no {name:?}")))?;
+        }
+        Ok((node, anndata))
+    }
+
+    fn group(&self) -> Result<Option<Arc<Group>>> {
+        match self.found()?.0 {
+            ZarrNode::Group(group) => Ok(Some(group)),
+            ZarrNode::Array(_) => Ok(None),
+        }
+    }
+
+    fn array(&self) -> Result<Arc<Array>> {
+        match self.found()?.0 {
+            ZarrNode::Array(array) => Ok(array),
+            ZarrNode::Group(_) => Err(Error::not_found("it is a group")),
+        }
+    }
+
+    fn document(&self) -> Node {
+        let directory = self.shown.group.path().join(&self.name);
+        let document = Document {
+            engine: self.shown.group.engine().clone(),
+            of: self.path.iter().fold(directory, |path, name| path.join(name)),
+            name: DOCUMENT,
+            mtime: self.shown.mtime(),
+            freshness: Freshness::Listing,
+            origin: self.shown.origin(),
+        };
+        let (of_state, made) = (self.clone(), self.clone());
+        document.node(
+            move || {
+                let state = of_state.shown.anndata().ok()?.state();
+                let experiment = of_state.shown.experiment.as_ref()?;
+                Some(hash(&(state, experiment.path())))
+            },
+            move || {
+                let text = made.found().map(|(node, _)| node.json());
+                made.shown.placed(text).map(DocumentContent::text)
+            },
+        )
+    }
+}
+
+impl Directory for NodeDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        if name == DOCUMENT {
+            return Ok(Some(self.document()));
+        }
+        let Some(group) = self.group()? else {
+            let has_chunks = name == CHUNKS && !self.array()?.counts().contains(&0);
+            return has_chunks.then(|| chunks(self.clone())).transpose();
+        };
+        let name = name.to_str().unwrap_or_default();
+        if !group.names().any(|known| known == name) {
+            return Ok(None);
+        }
+        let mut inner = self.clone();
+        inner.path.push(name.to_owned());
+        Ok(Some(Node::Directory(Arc::new(inner))))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        if let Some(group) = self.group()? {
+            let names = group.names().map(|name| (name.into(), NodeType::Directory));
+            let document = (OsString::from(DOCUMENT), NodeType::File);
+            return Ok(Arc::new(
+                [document].into_iter().chain(names).collect::<Vec<Entry>>(),
+            ));
+        }
+        let counts = self.array()?.counts();
+        let mut entries = vec![(DOCUMENT, NodeType::File)];
+        match &counts[..] {
+            [] => entries.push((CHUNKS, NodeType::File)),
+            counts if !counts.contains(&0) => entries.push((CHUNKS, NodeType::Directory)),
+            _ => {}
+        }
+        Ok(fixed_listing(&entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.shown.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.shown.origin()
+    }
+}
+
+impl Chunked for NodeDirectory {
+    fn counts(&self) -> Result<Vec<u64>> {
+        Ok(self.array()?.counts())
+    }
+
+    fn chunk(&self, numbers: Vec<u64>) -> Node {
+        Node::File(Arc::new(ChunkFile {
+            array: self.clone(),
+            numbers,
+        }))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.shown.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.shown.origin()
+    }
+}
+
+/// A chunk.
+struct ChunkFile {
+    array: NodeDirectory,
+    numbers: Vec<u64>,
+}
+
+impl ChunkFile {
+    fn layout(&self) -> Result<FileLayout> {
+        let layout = || match self.array.found()? {
+            (ZarrNode::Array(array), anndata) => array.chunk(&self.numbers, anndata.state()),
+            (ZarrNode::Group(_), _) => Err(Error::not_found("it is a group")),
+        };
+        self.array.shown.placed(layout())
+    }
+}
+
+impl File for ChunkFile {
+    fn stat(&self) -> Result<Stat> {
+        let layout = self.layout()?;
+        Ok(Stat {
+            len: layout.len(),
+            version: layout.version(),
+        })
+    }
+
+    fn mtime(&self) -> u64 {
+        self.array.shown.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.array.shown.origin()
+    }
+
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        Ok(Arc::new(self.layout()?.of(self.array.shown.display())))
+    }
+}
