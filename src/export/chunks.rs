@@ -161,7 +161,9 @@ impl Chunk {
             (own, shape) = (vec![0], vec![1]);
         }
         let cells = match variable.kind {
-            VariableKind::Axis(_) | VariableKind::Label(_) => variable.open(view)?,
+            VariableKind::Axis(_) | VariableKind::Label(_) | VariableKind::Reference => {
+                variable.open(view)?
+            }
             VariableKind::Values | VariableKind::Validity => variable.open_box(view, &own, &shape)?,
         };
         let fill = match variable.axis() {

@@ -8,19 +8,23 @@
 //! Cells that a member has not written have the fill value. The only dimension of scalar variables,
 //! `__scalars`, is dropped. Groups in the group's directory are groups of the data set.
 //!
+//! Rasters that GDAL wrote end where GDAL says. `X` and `Y` get coordinates if all arrays along them are rasters
+//! at one place.
+//!
 //! What does not fit is left out, with a reason, and all else stays.
 
 use super::chunks::{Chunks, extents};
 use super::file_group::FileGroup;
-use super::grid::{self, Grid, Naming};
-use super::metadata::GroupMetadata;
+use super::grid::{self, Grid, Ground, Naming, VariableKind};
+use super::metadata::{GroupMetadata, Metadata};
+use super::raster::{self, Placed};
 use super::{netcdf, zarr};
 use crate::bytes::Keep;
 use crate::catalog::Array;
 use crate::catalog::group::OpenGroup;
 use crate::catalog::time::When;
 use crate::error::{ErrorKind, Result};
-use crate::format::datatype::Kind as Type;
+use crate::format::datatype::{Datatype, Kind as Type};
 use crate::format::enums::ArrayType;
 use crate::format::schema::{Dimension, Schema};
 use crate::layout::FileLayout;
@@ -460,11 +464,56 @@ impl Group {
                 made
             }));
         }
+        let grounds = views.iter().map(|view| {
+            let metadata = Metadata::of(view)?;
+            Ok(Ground::of(&metadata, Placed::of(&metadata, view)?.as_ref()))
+        });
+        let grounds: Vec<Option<Ground>> = grounds.collect::<Result<_>>()?;
+        variables.extend(self.coordinates(&grounds, &dimensions, &variables));
+        grid::refer(&mut variables, &grounds, &mut taken);
         let lengths = self.dimensions.iter().map(|(_, length)| *length);
         let dimensions = dimensions.into_iter().zip(lengths).collect();
         let extents: Vec<_> = self.members.iter().map(|member| member.extents.clone()).collect();
         let attributes = grid::of_pairs(&self.metadata.attributes, naming);
         Grid::new(dimensions, variables, &extents, attributes)
+    }
+
+    /// The coordinates of rasters along dimensions of these names, where all members with the dimension have the
+    /// same ones, and no variable is called like it. `grounds` are those of the members.
+    fn coordinates(
+        &self,
+        grounds: &[Option<Ground>],
+        names: &[String],
+        variables: &[grid::Variable],
+    ) -> Vec<grid::Variable> {
+        // The members along each dimension, with its coordinates.
+        let mut along = vec![Vec::new(); names.len()];
+        for (number, (member, ground)) in self.members.iter().zip(grounds).enumerate() {
+            let of_raster = ground.as_ref().and_then(Ground::coordinates);
+            let dimensions = member.dimensions.iter().flatten().enumerate();
+            for (axis, dimension) in dimensions {
+                let mut found = of_raster.iter().flatten();
+                let found = found.find(|(own, ..)| *own == axis);
+                let found = found.map(|(_, centres, attributes)| (*centres, attributes.clone()));
+                along[*dimension].push((number, found));
+            }
+        }
+        let mut out = Vec::new();
+        for ((dimension, name), members) in names.iter().enumerate().zip(along) {
+            let is_free = variables.iter().all(|variable| variable.name != *name);
+            if let Some((view, Some((centres, attributes)))) = members.first()
+                && is_free
+                && members.iter().all(|(_, other)| *other == members[0].1)
+            {
+                let kind = VariableKind::Axis(dimension);
+                let mut variable = grid::Variable::new(name.clone(), kind, 0, Datatype::Float64);
+                grid::place(&mut variable, *centres, attributes.clone());
+                variable.dimensions = vec![dimension];
+                variable.view = *view;
+                out.push(variable);
+            }
+        }
+        out
     }
 }
 
@@ -553,7 +602,14 @@ impl Found {
                     let ends = ends.map(|(dimension, range)| {
                         (number(dimension, &range.hi) - first(dimension) + 1) as u64
                     });
-                    ends.collect()
+                    let mut ends: Vec<u64> = ends.collect();
+                    for (axis, size) in raster::sizes(&view)?.into_iter().flatten() {
+                        let size = i128::from(size) - first(&schema.dimensions[axis]);
+                        if size > 0 && size < i128::from(ends[axis]) {
+                            ends[axis] = size as u64;
+                        }
+                    }
+                    ends
                 }
             },
         };

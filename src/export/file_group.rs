@@ -2,6 +2,7 @@
 //! values come from, and further groups.
 
 use super::grid::{Grid, Naming, Variable};
+use super::raster;
 use crate::error::Result;
 use crate::query::View;
 use std::sync::Arc;
@@ -17,9 +18,10 @@ pub struct FileGroup {
 }
 
 impl FileGroup {
-    /// The group of one view, for which [`grid::absent`](super::grid::absent) returns None. Reads only
-    /// metadata.
+    /// The group of one view, for which [`grid::absent`](super::grid::absent) returns None. A raster ends where
+    /// GDAL says. Reads only metadata.
     pub fn of_view(view: Arc<View>, naming: Naming) -> Result<FileGroup> {
+        let view = raster::cropped(&view)?;
         Ok(FileGroup {
             grid: Grid::of(&view, naming)?,
             views: vec![view],

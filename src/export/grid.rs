@@ -18,6 +18,7 @@
 //! Other fields are left out: var-sized ones, wide text, blobs, and those that cannot be read in the view.
 
 mod attributes;
+mod ground;
 mod naming;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub use naming::Naming;
 use super::chunks::{Chunks, extents};
 use super::encoded_names;
 use super::metadata::Metadata;
+use super::raster::Placed;
 use crate::bytes::Keep;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
@@ -41,10 +43,11 @@ use crate::query::{Field, Role, View};
 use crate::runtime::cache::{CacheKey, Entry};
 pub(super) use attributes::of_pairs;
 use attributes::{add, flags, is_packed, joined, units};
+pub(super) use ground::{Ground, place, refer};
 pub(super) use naming::made_up;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use values::{GridCells, convert, null};
+use values::{Computed, ComputedCells, GridCells, convert, null};
 
 /// The value of an attribute of a grid or of a variable.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,6 +82,8 @@ pub enum VariableKind {
     Validity,
     /// The labels of the coordinates along an axis.
     Label(usize),
+    /// A scalar whose attributes tell a coordinate reference system.
+    Reference,
 }
 
 /// A variable.
@@ -111,6 +116,8 @@ pub struct Variable {
     number: u64,
     unit: Option<Unit>,
     nullable: bool,
+    /// Its values, if no field has them.
+    computed: Option<Computed>,
 }
 
 impl Variable {
@@ -126,7 +133,7 @@ pub struct Grid {
     /// Name and length of each dimension: those of cells, then those within cells.
     pub dimensions: Vec<(String, u64)>,
     /// Of a view: the coordinates of each axis, in order and named as the axes are; then the labels of the
-    /// axes; then the attributes, each followed by its validity.
+    /// axes; then the attributes, each followed by its validity; then what tells where they are.
     pub variables: Vec<Variable>,
     /// The metadata of the array or group: text, and numbers with their type. Leaves out keys of programs,
     /// and values of more than 65,535 bytes.
@@ -218,6 +225,7 @@ impl Grid {
         let (covered, region) = (view.is_covered()?, view.region()?.unwrap_or_default());
         let labels = labels(view, naming, &mut taken)?;
         let metadata = Metadata::of(view)?;
+        let placed = Placed::of(&metadata, view)?;
         let auxiliary: Vec<&str> = labels.iter().map(|label| &*label.name).collect();
         // Readers split the list at blanks.
         let auxiliary = auxiliary
@@ -243,17 +251,24 @@ impl Grid {
                 variables.push(axis);
                 continue;
             }
-            let described = &metadata.fields[field];
+            let described = metadata.fields[field].clone();
+            let described = ground::with_bands(described, placed.as_ref(), view, field);
             let mut variable = Variable::of_attribute(view, field, name, datatype, number)?;
             let suffix = inner_suffix(datatype, number);
             variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, &mut taken), number));
             variable.fill_value = fill_value(shown, covered);
-            if is_packed(described) && shown.fill_value != fill_of_type(shown) {
+            if is_packed(&described) && shown.fill_value != fill_of_type(shown) {
                 // Floats in any case: to tell what is missing makes nothing worse.
                 variable.fill_value = one_value(shown);
             }
-            variables.extend(variable.described(shown, described, naming, &mut taken));
+            variables.extend(variable.described(shown, &described, naming, &mut taken));
         }
+        let ground = Ground::of(&metadata, placed.as_ref());
+        let coordinates = ground.as_ref().and_then(Ground::coordinates);
+        for (axis, centres, attributes) in coordinates.into_iter().flatten() {
+            place(&mut variables[axis], centres, attributes);
+        }
+        refer(&mut variables, &[ground], &mut taken);
         if !auxiliary.is_empty() {
             let shown = variables.iter().chain(&labels);
             let shown: HashSet<String> = shown.map(|variable| variable.name.clone()).collect();
@@ -275,9 +290,10 @@ impl Grid {
         let axes = view.schema().dimensions.len();
         variables.splice(axes..axes, labels);
         for variable in &mut variables {
-            variable.dimensions = match variable.axis() {
-                Some(axis) => vec![axis],
-                None => (0..axes).collect(),
+            variable.dimensions = match (variable.axis(), variable.kind) {
+                (Some(axis), _) => vec![axis],
+                (None, VariableKind::Reference) => Vec::new(),
+                (None, _) => (0..axes).collect(),
             };
         }
         let names = variables.iter().map(|axis| axis.name.clone());
@@ -344,6 +360,7 @@ impl Variable {
             number: 1,
             unit: None,
             nullable: false,
+            computed: None,
         }
     }
 
@@ -392,11 +409,11 @@ impl Variable {
         vec![self, validity]
     }
 
-    /// The axis along which it has values; None if it has one for each cell of the grid.
+    /// The axis along which it has values; None if it has one for each cell of the grid, or is a scalar.
     pub fn axis(&self) -> Option<usize> {
         match self.kind {
             VariableKind::Axis(axis) | VariableKind::Label(axis) => Some(axis),
-            VariableKind::Values | VariableKind::Validity => None,
+            VariableKind::Values | VariableKind::Validity | VariableKind::Reference => None,
         }
     }
 
@@ -411,6 +428,13 @@ impl Variable {
     /// The values in `view`, which the grid must belong to, as the formats have them: the
     /// [`Content::Data`](crate::fragment::column::Content::Data) of the result.
     pub fn open(&self, view: &View) -> Result<Arc<dyn Cells>> {
+        if let Some(computed) = self.computed {
+            let count = match self.axis() {
+                Some(_) => self.chunks.shape[0],
+                None => 1,
+            };
+            return Ok(Arc::new(ComputedCells { computed, count }));
+        }
         let cells = match self.kind {
             VariableKind::Label(_) => view.along(self.field)?.map_err(Error::not_found)?.open()?,
             _ => view.open(self.field)?,
@@ -465,7 +489,9 @@ pub(super) fn of_dataset(
         _ => one_value(shown),
     };
     let metadata = Metadata::of(view)?;
-    Ok(variable.described(shown, &metadata.fields[field], naming, taken))
+    let placed = Placed::of(&metadata, view)?;
+    let described = ground::with_bands(metadata.fields[field].clone(), placed.as_ref(), view, field);
+    Ok(variable.described(shown, &described, naming, taken))
 }
 
 /// The values of attribute `field` as in a grid, except that dates stay as stored. `NotFound` if grids leave

@@ -9,6 +9,7 @@
 //! | `__tiledb_dim.<dimension>.<key>` | the same of a dimension |
 //! | `__np_flat_<key>` | TileDB-Py: a NumPy array, which has `<key>` unless a plain pair has it |
 //! | `_gdal` | GDAL: where a raster is, and what its bands are: see [`gdal`] |
+//! | `_UNIT`, `_CRS` | GDAL, for arrays of any dimensions: the unit of numbers, and the reference system |
 //! | `__pandas_<key>` | TileDB-Py: how pandas had the columns: see [`pandas`] |
 //!
 //! Names may hold dots: the longest name that fits is meant. TileDB-CF stores all numbers as INT64 or
@@ -22,6 +23,7 @@ pub(super) mod pandas;
 mod rules;
 #[cfg(test)]
 mod tests;
+pub(super) mod wkt;
 
 use super::grid::{Attributes, Value};
 use crate::bytes::Keep;
@@ -38,6 +40,7 @@ use gdal::Raster;
 use geometry::Geometry;
 pub(super) use group::GroupMetadata;
 use pandas::Pandas;
+pub(super) use rules::check as attribute;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -61,9 +64,11 @@ const MAX_LEFT_OUT: usize = 1000;
 const OF_ATTRIBUTE: &[u8] = b"__tiledb_attr.";
 const OF_DIMENSION: &[u8] = b"__tiledb_dim.";
 const FLAT: &[u8] = b"__np_flat_";
+const UNIT: &[u8] = b"_UNIT";
+const CRS: &[u8] = b"_CRS";
 
 /// Keys of programs that are read.
-const OF_PROGRAMS: [&[u8]; 3] = [gdal::KEY, pandas::INDEX, pandas::ATTRIBUTES];
+const OF_PROGRAMS: [&[u8]; 5] = [gdal::KEY, UNIT, CRS, pandas::INDEX, pandas::ATTRIBUTES];
 
 /// The metadata that exports of a view show.
 #[derive(Debug, Default, PartialEq)]
@@ -74,6 +79,8 @@ pub struct Metadata {
     pub fields: Vec<Attributes>,
     /// What GDAL tells of a raster; None if it did not write the array.
     pub raster: Option<Raster>,
+    /// The coordinate reference system of the array, as the key `_CRS` has it.
+    pub crs: Option<String>,
     /// How pandas had the columns; None if it did not write the array.
     pub pandas: Option<Pandas>,
     /// The geometries of the cells; None if there are none.
@@ -89,12 +96,13 @@ impl Entry for Metadata {
         let fields = fields.map(|(key, value)| size(key.as_bytes(), value));
         let left_out = self.left_out.iter().map(|(key, _)| PAIR_MEMORY + key.len());
         let raster = self.raster.as_ref().map_or(0, Raster::memory);
+        let crs = self.crs.as_ref().map_or(0, String::len);
         let pandas = self.pandas.as_ref().map_or(0, Pandas::memory);
         let geometry = self.geometry.as_ref().map_or(0, Geometry::memory);
         array
             .chain(fields)
             .chain(left_out)
-            .chain([raster, pandas, geometry])
+            .chain([raster, crs, pandas, geometry])
             .sum::<usize>() as u64
     }
 }
@@ -187,6 +195,25 @@ impl Metadata {
         if let Some(value) = programs.remove(gdal::KEY) {
             out.raster = Raster::read(fields, value, &mut out.left_out);
         }
+        for key in [UNIT, CRS] {
+            let Some(value) = programs.remove(key) else {
+                continue;
+            };
+            match value {
+                Ok(Value::Text(text)) if text.is_empty() => {}
+                Ok(Value::Text(text)) if key == CRS => out.crs = Some(text),
+                Ok(unit @ Value::Text(_)) => {
+                    let fields = fields.iter().zip(&mut found);
+                    for (_, attributes) in fields.filter(|(field, _)| has_unit(field)) {
+                        attributes
+                            .entry("units".to_owned())
+                            .or_insert_with(|| unit.clone());
+                    }
+                }
+                Ok(Value::Numbers(..)) => out.left_out.push((key.to_vec(), "it is not text")),
+                Err(reason) => out.left_out.push((key.to_vec(), reason)),
+            }
+        }
         out.pandas = Pandas::read(fields, programs, &mut out.left_out);
         out.geometry = Geometry::read(fields, &array, &mut out.left_out);
         out.left_out.truncate(MAX_LEFT_OUT);
@@ -194,6 +221,12 @@ impl Metadata {
         out.fields = found.into_iter().map(|own| own.into_iter().collect()).collect();
         out
     }
+}
+
+/// Whether the unit of an array's numbers is one of the field's.
+fn has_unit(field: &Field) -> bool {
+    let is_number = matches!(field.datatype.kind(), Kind::Signed | Kind::Unsigned | Kind::Float);
+    is_number && field.enumeration.is_none() && matches!(field.role, Role::Attribute(_))
 }
 
 /// The field whose attribute `<name>.<key>` is, and the key. The longest name that fits is meant. Looks at

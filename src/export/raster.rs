@@ -5,7 +5,7 @@
 //! So a part of an array tells by its coordinates where it is.
 
 use super::metadata::Metadata;
-use super::metadata::gdal::{Axes, Band, Raster};
+use super::metadata::gdal::{Axes, Band, MAX_BANDS, Raster};
 use crate::error::Result;
 use crate::format::range::Rect;
 use crate::query::{DimRange, View};
@@ -17,15 +17,11 @@ pub(super) const VALUES: &str = "TDB_VALUES";
 /// `view` without the pixels beyond the size that GDAL tells. The view itself if it tells none, or if nothing
 /// else would be left. Reads files of metadata, and the footers of fragments.
 pub(super) fn cropped(view: &Arc<View>) -> Result<Arc<View>> {
-    let metadata = Metadata::or_none(view)?;
-    let Some((raster, axes)) = of(&metadata, view) else {
-        return Ok(view.clone());
-    };
-    let (Some((width, height)), Some(mut region)) = (raster.size, view.region()?) else {
+    let (Some(sizes), Some(mut region)) = (sizes(view)?, view.region()?) else {
         return Ok(view.clone());
     };
     let mut padded = false;
-    for (axis, size) in [(axes.x, width), (axes.y, height)] {
+    for (axis, size) in sizes {
         let range = &mut region[axis];
         if number(&range.lo) >= size {
             return Ok(view.clone());
@@ -43,6 +39,17 @@ pub(super) fn cropped(view: &Arc<View>) -> Result<Arc<View>> {
         hi: Some(range.hi),
     });
     Ok(Arc::new(view.part(ranges.collect())))
+}
+
+/// The dimensions of columns and of rows, each with the number that GDAL tells; None if it tells none. Reads
+/// files of metadata, and none if the dimensions have other names.
+pub(super) fn sizes(view: &View) -> Result<Option<[(usize, u64); 2]>> {
+    if Axes::of(view.fields()).is_none() {
+        return Ok(None);
+    }
+    let metadata = Metadata::or_none(view)?;
+    let sizes = of(&metadata, view).and_then(|(raster, axes)| Some((raster.size?, axes)));
+    Ok(sizes.map(|((width, height), axes)| [(axes.x, width), (axes.y, height)]))
 }
 
 /// The raster of a dense view, and its axes; None if there is none.
@@ -72,13 +79,14 @@ pub(super) struct Placed<'m> {
 impl<'m> Placed<'m> {
     /// The raster of a view, which is [`cropped`]; None if there is none.
     pub(super) fn of(metadata: &'m Metadata, view: &View) -> Result<Option<Placed<'m>>> {
-        let (Some((raster, axes)), Some(region)) = (of(metadata, view), view.region()?) else {
+        let Some((raster, axes)) = of(metadata, view) else {
             return Ok(None);
         };
-        let (x, y) = (
-            number(&region[axes.x].lo) as f64,
-            number(&region[axes.y].lo) as f64,
-        );
+        let Some(region) = view.region()? else {
+            return Ok(None);
+        };
+        let first = |axis: usize| number(&region[axis].lo) as f64;
+        let (x, y) = (first(axes.x), first(axes.y));
         let transform = raster
             .transform
             .map(|[x0, xx, xy, y0, yx, yy]| [x0 + x * xx + y * xy, xx, xy, y0 + x * yx + y * yy, yx, yy]);
@@ -88,6 +96,11 @@ impl<'m> Placed<'m> {
             transform,
             region,
         }))
+    }
+
+    /// The number of the first cell along an axis of the raster.
+    pub(super) fn first(&self, axis: usize) -> u64 {
+        number(&self.region[axis].lo)
     }
 
     /// The bands that field `field` of the view has, an attribute, in order; None for each that nothing is told
@@ -108,6 +121,9 @@ impl<'m> Placed<'m> {
             }
             _ => return Vec::new(),
         };
+        if numbers.end() - numbers.start() >= MAX_BANDS {
+            return Vec::new();
+        }
         numbers.map(|number| self.raster.bands.get(&number)).collect()
     }
 }

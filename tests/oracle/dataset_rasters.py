@@ -1,4 +1,4 @@
-"""Rasters laid out and described as GDAL's driver does it: raster/*.tif through a mount, against the GeoTIFF that each was made from.
+"""Rasters laid out and described as GDAL's driver does it: raster/*.tif, array.* and dataset.* through a mount, against the GeoTIFF that each was made from.
 
     python3 dataset_rasters.py
 
@@ -15,9 +15,12 @@ import tempfile
 import warnings
 import xml.etree.ElementTree as xml
 
+import netCDF4
 import numpy as np
 import rasterio
+import rioxarray  # noqa: F401, the accessor `rio`
 import tiledb
+import xarray
 from rasterio.transform import Affine
 from rasterio.windows import Window
 
@@ -170,6 +173,129 @@ def compare_parts(checks, point, folder):
         checks.equal("a part of padding alone", (got.height, (got.read() == 77)[:, :, :WIDTH].all()), (3, True))
 
 
+def opened(data, stem="array"):
+    """The grids of a view or of a group, by reader: with what tells the reference system as coordinates."""
+    yield "zarr", xarray.open_zarr(data / f"{stem}.zarr", decode_coords="all", mask_and_scale=False)
+    yield "netcdf4", xarray.open_dataset(data / f"{stem}.nc", engine="netcdf4", decode_coords="all", mask_and_scale=False)
+
+
+def values_of(dataset, name):
+    """The bands of a raster as rasterio has them."""
+    interleave = RASTERS[name][2]
+    if interleave == "ATTRIBUTES":
+        return np.stack([dataset[f"TDB_VALUES_{band + 1}"].values for band in range(RASTERS[name][1])])
+    values = dataset["l_0" if "l_0" in dataset else "TDB_VALUES"].values
+    return np.moveaxis(values, -1, 0) if interleave == "PIXEL" else values
+
+
+def compare_grid(checks, what, dataset, name, want, window=None):
+    """A grid is placed where the source is: reference system, transformation, coordinates, and what bands have in common."""
+    box = window or Window(0, 0, WIDTH, HEIGHT)
+    transform = want.window_transform(box)
+    checks.equal(f"{what}: values", np.array_equal(values_of(dataset, name), want.read(window=box)), True)
+    checks.equal(f"{what}: crs", dataset.rio.crs, want.crs)
+    is_placed = "transform" in RASTERS[name][3]
+    if is_placed:
+        checks.equal(f"{what}: transform", dataset.rio.transform().almost_equals(transform), True)
+    reference = dict(dataset["spatial_ref"].attrs) if "spatial_ref" in dataset.coords else {}
+    checks.equal(f"{what}: attributes of spatial_ref", sorted(reference), sorted((["crs_wkt", "spatial_ref"] if want.crs else []) + ["GeoTransform"] * is_placed))
+    first = next(iter(dataset.data_vars.values()))
+    if is_placed and name != "rotated":
+        x, y = transform @ (np.arange(box.width) + 0.5, 0.0), transform @ (0.0, np.arange(box.height) + 0.5)
+        checks.equal(f"{what}: centres", (np.allclose(dataset["X"], x[0]), np.allclose(dataset["Y"], y[1]), dataset["X"].dtype, dataset["Y"].dtype),
+                     (True, True, np.float64, np.float64))
+        words = {"EPSG:4326": ("longitude", "latitude", "degrees_east", "degrees_north")}.get(RASTERS[name][3].get("crs"),
+                 ("projection_x_coordinate", "projection_y_coordinate", "m", "m"))
+        wanted = [{"axis": axis, **({"standard_name": words[i], "units": words[2 + i]} if want.crs else {})} for i, axis in enumerate("XY")]
+        checks.equal(f"{what}: attributes of coordinates", [dict(dataset[axis].attrs) for axis in "XY"], wanted)
+    elif "X" in dataset.coords:
+        checks.equal(f"{what}: pixels are numbered", dataset["X"].values.tolist(), list(range(box.col_off, box.col_off + box.width)))
+    nodata = RASTERS[name][3].get("nodata")
+    if nodata is not None:
+        checks.equal(f"{what}: no-data", str(np.float64(first.attrs["_FillValue"])), str(np.float64(nodata)))
+    for number, variable in enumerate(dataset.data_vars.values()):
+        bands = slice(number, number + 1) if len(dataset.data_vars) > 1 else slice(None)
+        for key, of_bands, default in (("scale_factor", want.scales, 1), ("add_offset", want.offsets, 0), ("units", want.units, None),
+                                       ("long_name", want.descriptions, None)):
+            alike = set(of_bands[bands])
+            checks.equal(f"{what}: {key} of {variable.name}", variable.attrs.get(key, default), alike.pop() if len(alike) == 1 else default)
+
+
+def compare_grids(checks, point, folder):
+    """array.nc and array.zarr, dataset.nc and dataset.zarr are the source too."""
+    for name in RASTERS:
+        with rasterio.open(f"{folder}/{name}.tif") as want:
+            for reader, dataset in opened(point / name / "data"):
+                compare_grid(checks, f"{name}, array by {reader}", dataset, name, want)
+            if RASTERS[name][2] != "ATTRIBUTES":
+                group = point / f"group_{name}"
+                for reader, dataset in opened(group, "dataset"):
+                    checks.equal(f"{name}: variables of dataset by {reader}", list(dataset.data_vars), ["l_0"])
+                    compare_grid(checks, f"{name}, dataset by {reader}", dataset, name, want)
+                said = json.loads((group / "dataset.json").read_text())
+                checks.equal(f"{name}: dataset.json", (said["kind"], said["dimensions"]["X"], [one["what"] for one in said["left_out"]]), ("raster", WIDTH, ["l_1"]))
+            # GDAL's reader of NetCDF takes what has no rotation.
+            if RASTERS[name][2] == "BAND" and name not in ("rotated", "plain"):
+                for file in (point / name / "data/array.nc", point / f"group_{name}/dataset.nc"):
+                    subdataset = "TDB_VALUES" if file.name == "array.nc" else "l_0"
+                    done = subprocess.run(["gdalinfo", "-json", f"NETCDF:{file}:{subdataset}"], capture_output=True, timeout=60, check=True)
+                    got = json.loads(done.stdout)
+                    # This reader shows rows from the north, however they are stored.
+                    corners = np.array([got["cornerCoordinates"][corner] for corner in ("upperLeft", "lowerRight")])
+                    box = [*corners.min(axis=0), *corners.max(axis=0)]
+                    left, bottom, right, top = want.bounds
+                    is_same = np.allclose(box, [left, min(bottom, top), right, max(bottom, top)])
+                    checks.equal(f"{name}: gdalinfo of {file.name}", (got["size"], is_same, bool(got.get("coordinateSystem", {}).get("wkt"))),
+                                 ([WIDTH, HEIGHT], True, want.crs is not None))
+    for name, ranges in (("band", "..,5..40,11..30"), ("rotated", "..,5..40,11..30"), ("pixel", "5..40,11..30,..")):
+        window = Window(11, 5, 20, HEIGHT - 5)
+        with rasterio.open(f"{folder}/{name}.tif") as want:
+            for reader, dataset in opened(point / name / "data/subarray" / ranges):
+                compare_grid(checks, f"part of {name} by {reader}", dataset, name, want, window)
+    with xarray.open_zarr(point / "band/data/subarray/2,..,../array.zarr", mask_and_scale=False) as dataset:
+        kept = dataset["TDB_VALUES"].attrs
+        checks.equal("one of three bands", (kept["scale_factor"], kept["units"], kept["long_name"]), (0.5, "m", "band 2 <&>"))
+    checks.equal("tables have all cells", json.loads((point / "band/data/view.json").read_text())["shape"], [3, 48, 64])
+
+
+def write_group(folder, name):
+    """What the driver makes of a raster with an overview: `l_0` and `l_1`."""
+    group = f"{folder}/arrays/group_{name}"
+    tiledb.Group.create(group)
+    for level in range(2):
+        write_array(f"{group}/l_{level}", name, f"{folder}/{name}.tif")
+    with tiledb.Group(group, "w") as opened:
+        for level in range(2):
+            opened.add(f"{group}/l_{level}", name=f"l_{level}")
+        opened.meta["dataset_type"] = "raster"
+
+
+OWN_MAPPING = "__tiledb_attr.flagged.grid_mapping"
+
+
+def write_multidimensional(uri):
+    """An array of GDAL's multidimensional driver."""
+    domain = tiledb.Domain(*[tiledb.Dim(name, domain=(0, 4), tile=5, dtype=np.uint64) for name in ("time", "spatial_ref")])
+    attributes = [tiledb.Attr(name, dtype=of) for name, of in (("depth", "f4"), ("height", "i2"), ("flagged", "i2"), ("when", "datetime64[D]"))]
+    tiledb.Array.create(uri, tiledb.ArraySchema(domain, attributes))
+    with tiledb.open(uri, "w") as array:
+        array[:] = {attribute.name: np.arange(25).reshape(5, 5).astype(attribute.dtype) for attribute in attributes}
+        for key, value in {"_CRS": OWN, "_UNIT": "fathom", "__tiledb_attr.height.units": "m", OWN_MAPPING: "mine"}.items():
+            array.meta[key] = value
+
+
+def multidimensional(checks, data):
+    """`_CRS` and `_UNIT` are attributes, unless variables have their own."""
+    for reader, dataset in opened(data):
+        checks.equal(f"multidimensional, {reader}: units", [dataset[name].attrs.get("units") for name in ("depth", "height", "flagged")], ["fathom", "m", "fathom"])
+        checks.equal(f"multidimensional, {reader}: dates", dataset["when"].dtype.kind, "M")
+        # A dimension has the name.
+        checks.equal(f"multidimensional, {reader}: crs", dataset["spatial_ref_"].attrs, {"crs_wkt": OWN, "spatial_ref": OWN})
+        checks.equal(f"multidimensional, {reader}: grid_mapping", [dataset[name].encoding.get("grid_mapping") for name in ("depth", "when")], ["spatial_ref_"] * 2)
+    with netCDF4.Dataset(data / "array.nc") as file:
+        checks.equal("multidimensional: a grid_mapping of its own", file["flagged"].grid_mapping, "mine")
+
+
 MALFORMED = {
     "not_xml": b"<PAMDataset><SRS>", "entity": b"<!DOCTYPE a [<!ENTITY b 'c'>]><PAMDataset>&b;</PAMDataset>", "bomb": b"<PAMDataset><SRS>&lol;</SRS></PAMDataset>",
     "deep": b"<a>" * 100000, "not_utf8": b"<PAMDataset>\xff</PAMDataset>", "other": b"<VRTDataset/>", "empty": b"\0",
@@ -183,6 +309,8 @@ def malformed(checks, point):
     for name in MALFORMED:
         with rasterio.open(image(point, name)) as file:
             checks.equal(f"{name}: the image", (file.crs, file.transform, file.shape), (None, Affine.identity(), (48, 64)))
+        for reader, dataset in opened(point / name / "data"):
+            checks.equal(f"{name}: the grid by {reader}", (dict(dataset.sizes), "spatial_ref" in dataset.variables), ({"BANDS": 1, "Y": 48, "X": 64}, False))
         left_out = json.loads((point / name / "data/view.json").read_text())["left_out"]
         checks.equal(f"{name}: what is left out", {entry["what"] for entry in left_out if entry["reason"]}, {"_gdal"})
 
@@ -197,15 +325,23 @@ def main():
         for name in RASTERS:
             write_source(f"{folder}/{name}.tif", name)
             write_array(f"{folder}/arrays/{name}", name, f"{folder}/{name}.tif")
+            write_group(folder, name)
+        write_multidimensional(f"{folder}/arrays/multidimensional")
         for name, document in MALFORMED.items():
             write_array(f"{folder}/malformed/{name}", "plain", f"{folder}/plain.tif", document)
         with mounted(f"{folder}/arrays") as point:
             for name in RASTERS:
                 os.stat(image(point, name))
+                os.stat(point / name / "data/array.nc")
+                (point / name / "data/array.zarr/zarr.json").read_bytes()
+                os.stat(point / f"group_{name}/dataset.nc")
+                (point / f"group_{name}/dataset.zarr/zarr.json").read_bytes()
                 (point / name / "data/view.json").read_bytes()
             checks.equal("chunks decoded for lengths", stats(point)["chunks_decoded"], 0)
             compare(checks, point, folder)
             compare_parts(checks, point, folder)
+            compare_grids(checks, point, folder)
+            multidimensional(checks, point / "multidimensional/data")
             checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:
             malformed(checks, point)

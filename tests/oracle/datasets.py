@@ -185,16 +185,16 @@ MALFORMED = {
     f"{ATTR}none.units": "m", f"{ATTR}i.": "m", f"{ATTR}i.coordinates": 5, f"{ATTR}i.scale_factor": "0.1", f"{ATTR}i.add_offset": (1.0, 2.0),
     f"{ATTR}i._FillValue": 40000, f"{ATTR}i.valid_range": (0.5, 2.0), f"{ATTR}i._Netcdf4Dimid": 3, f"{ATTR}i.DIMENSION_LIST": "x",
     f"{ATTR}d.units": "metres", f"{ATTR}e.flag_meanings": "x y", f"{ATTR}b._FillValue": 0, f"{ATTR}b.dtype": "float",
-    "__tiledb_dim.i.units": "m", f"{ATTR}i.missing_value": np.array([1.5]),
+    "__tiledb_dim.i.units": "m", f"{ATTR}i.missing_value": np.array([1.5]), "_CRS": 4326,
     "_gdal": "x",
 }
 GOOD = {
     f"{ATTR}i.units": "kg", f"{ATTR}i.NAME": "hidden", f"{ATTR}i.a.b": "dots", f"{ATTR}i.j.units": "dotted", f"{ATTR}n.coordinates": "lat nowhere",
     f"{ATTR}n.ancillary_variables": "i", f"{ATTR}n._FillValue": -5.0, f"{ATTR}f.comment": "größe", f"{ATTR}text.comment": "letters",
     f"{ATTR}text._FillValue": "-", "__tiledb_dim.x.units": "degrees_east", "__tiledb_dim.x.axis": "X", f"{ATTR}var.comment": "of any length",
-    "matrix": np.arange(4.0), f"{ATTR}f.range": np.array([1.0, 2.0]), "title": "plain",
+    "_UNIT": "m", "matrix": np.arange(4.0), f"{ATTR}f.range": np.array([1.0, 2.0]), "title": "plain",
 }
-OTHERS = {"__pandas_index_dims": "{}", "__tiledb_attribute": 1, "_UNIT": "m", "__np_shape_matrix": (2, 2), "__other": np.arange(2)}
+OTHERS = {"__pandas_index_dims": "{}", "__tiledb_attribute": 1, "__np_shape_matrix": (2, 2), "__other": np.arange(2)}
 
 
 def write_corners(uri):
@@ -236,8 +236,8 @@ def corners(checks, point):
     attributes["f"].pop("_FillValue")
     attributes["lat"].pop("_FillValue", None)
     wanted = {"x": {"units": "degrees_east", "axis": "X"}, "lat": {}, "i": {"units": "kg", "NAME_": "hidden", "a.b": "dots", **lat},
-              "i.j": {"units": "dotted", **lat}, "n": {"_FillValue": -5, "ancillary_variables": "i n__validity", **lat}, "n__validity": lat,
-              "f": {"comment": "größe", "range": [1.0, 2.0], **lat}, "d": {**days, **lat}, "b": {"dtype": "bool", **lat}, "e": {**flags, **lat},
+              "i.j": {"units": "dotted", **lat}, "n": {"units": "m", "_FillValue": -5, "ancillary_variables": "i n__validity", **lat}, "n__validity": lat,
+              "f": {"units": "m", "comment": "größe", "range": [1.0, 2.0], **lat}, "d": {**days, **lat}, "b": {"dtype": "bool", **lat}, "e": {**flags, **lat},
               "text": {"comment": "letters", "_FillValue": b"-", **lat}}
     for name, want in wanted.items():
         checks.equal(f"attributes of {name}", attributes.get(name), want)
@@ -251,7 +251,7 @@ def corners(checks, point):
     texts = {name: {key.decode(): value.decode() for key, value in (schema.field(name).metadata or {}).items()} for name in schema.names}
     checks.equal("table.parquet", {name: texts[name] for name in ("x", "i", "i.j", "f", "d", "var")},
                  {"x": {"units": "degrees_east", "axis": "X"}, "i": {"units": "kg", "NAME": "hidden", "a.b": "dots"}, "i.j": {"units": "dotted"},
-                  "f": {"comment": "größe", "range": "[1.0,2.0]"}, "d": {}, "var": {"comment": "of any length"}})
+                  "f": {"units": "m", "comment": "größe", "range": "[1.0,2.0]"}, "d": {}, "var": {"comment": "of any length"}})
     columns = pyarrow.parquet.read_table(data / "table.parquet").to_pydict()
     checks.equal("values of table.parquet", (columns["i"], columns["e"], columns["var"]), (list(range(8)), ["red", "green"] * 4, [str(i) for i in range(8)]))
     part = data / "subarray/11..12"

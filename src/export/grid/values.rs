@@ -94,6 +94,67 @@ impl GridCells {
     }
 }
 
+/// The values of a variable that no field has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::export) enum Computed {
+    /// The places of pixels along an axis: FLOAT64.
+    Centres(Centres),
+    /// The value of a scalar whose attributes alone matter: INT32.
+    Zero,
+}
+
+/// The centres of pixels along an axis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(in crate::export) struct Centres {
+    /// The near edge of pixel 0.
+    pub origin: f64,
+    /// The size of a pixel, negative where coordinates decrease.
+    pub step: f64,
+    /// The number of the first pixel.
+    pub first: u64,
+}
+
+/// The cells of a computed variable.
+pub(super) struct ComputedCells {
+    pub(super) computed: Computed,
+    pub(super) count: u64,
+}
+
+impl Cells for ComputedCells {
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        Some(match self.computed {
+            Computed::Centres(_) => 8,
+            Computed::Zero => 4,
+        })
+    }
+
+    fn len(&self, content: Content) -> Result<u64> {
+        let size = self.cell_size().filter(|_| content == Content::Data);
+        Ok(self.count * size.ok_or_else(values_alone)?)
+    }
+
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let len = self.len(content)?;
+        let range = range.start.min(len)..range.end.min(len);
+        out.write(|out| match self.computed {
+            Computed::Zero => out.extend(range.map(|_| 0)),
+            Computed::Centres(Centres { origin, step, first }) => {
+                for pixel in range.start / 8..range.end.div_ceil(8) {
+                    let centre = origin + ((first + pixel) as f64 + 0.5) * step;
+                    let part = range.start.max(pixel * 8)..range.end.min(pixel * 8 + 8);
+                    let part = (part.start - pixel * 8) as usize..(part.end - pixel * 8) as usize;
+                    out.extend_from_slice(&centre.to_le_bytes()[part]);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
 fn values_alone() -> Error {
     Error::internal("a variable of a grid has no offsets or validity")
 }

@@ -33,7 +33,7 @@ pub(super) const KEY: &[u8] = b"_gdal";
 const MAX_DEPTH: usize = 16;
 
 /// The most bands: TIFF counts them in 16 bits.
-const MAX_BANDS: u64 = u16::MAX as u64;
+pub const MAX_BANDS: u64 = u16::MAX as u64;
 
 /// The most entries of a palette: one for each value of 16 bits.
 const MAX_PALETTE: usize = 1 << 16;

@@ -45,7 +45,7 @@ const OWN_TYPE: [(&str, usize); 7] = [
 const OF_FILES: [&str; 3] = ["_NCProperties", "DIMENSION_LIST", "REFERENCE_LIST"];
 
 /// The value of attribute `key` of a field in the type that it must have; or why the field cannot have it.
-pub(super) fn check(field: &Field, key: &str, value: Value) -> Result<Value, &'static str> {
+pub(in crate::export) fn check(field: &Field, key: &str, value: Value) -> Result<Value, &'static str> {
     let own_type = OWN_TYPE.iter().find(|(name, _)| *name == key);
     let is_packing = PACKING.contains(&key);
     if OF_FILES.contains(&key) || key.starts_with("_Netcdf4") {

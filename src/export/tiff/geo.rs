@@ -13,6 +13,7 @@
 
 use super::Image;
 use crate::export::metadata::gdal::{Band, Tag};
+use crate::export::metadata::wkt::System;
 use crate::export::raster::Placed;
 
 /// The values of these tags; empty where there is no such tag.
@@ -96,7 +97,9 @@ fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
     const USER_DEFINED: u16 = 32767;
     let raster = [RASTER, 0, 1, if is_point { 2 } else { 1 }];
     let mut text = format!("ESRI PE String = {wkt}|");
-    let (model, last) = match (code(wkt), u16::try_from(text.len())) {
+    let system = System::root(wkt);
+    let code = system.and_then(|system| Some((system.is_projected, system.code?)));
+    let (model, last) = match (code, u16::try_from(text.len())) {
         (Some((true, code)), _) => (1, [PROJECTED, 0, 1, code]),
         (Some((false, code)), _) => (2, [GEOGRAPHIC, 0, 1, code]),
         (None, Ok(length)) => (USER_DEFINED, [CITATION, TEXTS, length, 0]),
@@ -108,42 +111,6 @@ fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
     }
     let keys = [[1, 1, 0, 3], [MODEL, 0, 1, model], raster, last];
     (keys.concat(), text)
-}
-
-/// The code of EPSG that the root of a WKT has, and whether it is projected; None if it has none, or is
-/// neither projected nor geographic.
-fn code(wkt: &str) -> Option<(bool, u16)> {
-    let (root, _) = wkt.split_once(['[', '('])?;
-    let is_projected = match root.trim() {
-        "PROJCS" | "PROJCRS" | "PROJECTEDCRS" => true,
-        "GEOGCS" | "GEOGCRS" | "GEOGRAPHICCRS" => false,
-        _ => return None,
-    };
-    // The start of each part of the root.
-    let (mut depth, mut quoted, mut start) = (0usize, false, 0);
-    for (at, byte) in wkt.bytes().enumerate() {
-        match byte {
-            b'"' => quoted = !quoted,
-            _ if quoted => {}
-            b'[' | b'(' => {
-                depth += 1;
-                let part = wkt.get(start..at)?.trim();
-                if depth == 2 && matches!(part, "AUTHORITY" | "ID") {
-                    let (inside, _) = wkt.get(at + 1..)?.split_once([']', ')'])?;
-                    let mut words = inside.split(',').map(|word| word.trim().trim_matches('"'));
-                    let code = words.next().filter(|name| *name == "EPSG").and(words.next())?;
-                    // Other numbers have a meaning of their own in keys.
-                    let code = code.parse().ok().filter(|code| (1024..32767).contains(code))?;
-                    return Some((is_projected, code));
-                }
-                start = at + 1;
-            }
-            b']' | b')' => depth = depth.checked_sub(1)?,
-            b',' => start = at + 1,
-            _ => {}
-        }
-    }
-    None
 }
 
 /// GDAL's metadata: tags of the raster, then those of each sample; empty if there are none. Of the tags that
@@ -200,30 +167,6 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_code_is_that_of_the_root() {
-        let geographic = r#"GEOGCS["WGS 84",DATUM["x, [y]",SPHEROID["z",1,2,AUTHORITY["EPSG","7030"]]],AUTHORITY["EPSG","4326"]]"#;
-        assert_eq!(code(geographic), Some((false, 4326)));
-        let projected =
-            format!(r#"PROJCS["UTM", {geographic}, UNIT["metre",1], AUTHORITY["EPSG", "32632"]]"#);
-        assert_eq!(code(&projected), Some((true, 32632)));
-        assert_eq!(
-            code(r#"PROJCRS["a",BASEGEOGCRS["b",ID["EPSG",4326]],ID["EPSG",3035]]"#),
-            Some((true, 3035))
-        );
-        for without in [
-            format!(r#"PROJCS["UTM", {geographic}]"#),
-            r#"PROJCS["a",AUTHORITY["ESRI","102003"]]"#.to_owned(),
-            r#"GEOGCS["a",AUTHORITY["EPSG","99999"]]"#.to_owned(),
-            format!(r#"COMPD_CS["a",{projected},AUTHORITY["EPSG","7405"]]"#),
-            r#"GEOGCS["a"#.to_owned(),
-            "GEOGCS]]".to_owned(),
-            String::new(),
-        ] {
-            assert_eq!(code(&without), None, "{without}");
-        }
-    }
 
     #[test]
     fn keys_hold_the_code_or_the_text() {
