@@ -218,7 +218,7 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
         log::warn!("{warning}");
     }
     let source = check_source(&args.source)?;
-    let threads = args.shown.threads(&source);
+    let threads = args.shown.threads(&source, MountOptions::default().threads);
     check_file_limit(threads)?;
     let (place, _lock) = match descriptor(&args.mountpoint) {
         Some(number) => (Place::Descriptor(number), None),

@@ -36,8 +36,15 @@ Examples:
 /// Where to listen without `--listen`.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8470";
 
+/// Default threads that make answers: more than there are processors, so that quick answers to some clients do not
+/// wait for slow ones to others.
+const ANSWER_THREADS: usize = 32;
+
 /// Threads that send and receive.
 const NETWORK_THREADS: usize = 2;
+
+/// Threads that find out whether SOURCE is there.
+const HEALTH_THREADS: usize = 1;
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
@@ -108,7 +115,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     logging::start(&args.log_args)?;
     let fail = |error: Error| Failure::new(error.to_string());
     let source = check_source(&args.source)?;
-    let threads = args.shown.threads(&source);
+    let threads = args.shown.threads(&source, ANSWER_THREADS);
     let options = args.shown.options()?;
     let listeners = listeners(args).map_err(fail)?;
     check_access(args, &listeners)?;
@@ -148,6 +155,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     watch_signals(server.clone()).map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(NETWORK_THREADS)
+        .max_blocking_threads(HEALTH_THREADS)
         .thread_name("network")
         .enable_all()
         .build()

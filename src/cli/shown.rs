@@ -3,7 +3,6 @@
 use super::source::OpenOptions;
 use super::{Failure, TreeArgs};
 use crate::export;
-use crate::fuse::MountOptions;
 use crate::storage::location::Location;
 use clap::Args;
 
@@ -24,7 +23,7 @@ pub(super) struct ShownArgs {
     /// Leave exports (`table.csv` and other files made of columns) out of listings, for copying whole trees
     #[arg(long)]
     hide_exports: bool,
-    /// Threads that answer requests [default: one per core, 2 to 16; 32 for object stores]
+    /// Threads that answer requests [default: one per core, 2 to 16; 32 for `serve` and object stores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
 }
@@ -41,10 +40,10 @@ impl ShownArgs {
         Ok(options)
     }
 
-    /// The number of threads that answer requests.
-    pub(super) fn threads(&self, source: &Location) -> usize {
+    /// The number of threads that answer requests; `local` of them by default for a source of this machine.
+    pub(super) fn threads(&self, source: &Location, local: usize) -> usize {
         let default = match source {
-            Location::Local(_) => MountOptions::default().threads,
+            Location::Local(_) => local,
             Location::Remote(_) => REMOTE_THREADS,
         };
         self.threads.map_or(default, usize::from)

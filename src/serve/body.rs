@@ -76,18 +76,24 @@ impl Iterator for FilePieces {
 
     fn next(&mut self) -> Option<Result<Bytes>> {
         let size = std::mem::replace(&mut self.size, PIECE);
-        loop {
-            match self.parts.pop_front()? {
-                Part::Own(bytes) => return Some(Ok(bytes)),
-                Part::File(range) if range.is_empty() => {}
+        let mut out = Output::new();
+        while (out.len() as u64) < size
+            && let Some(part) = self.parts.pop_front()
+        {
+            match part {
+                Part::Own(bytes) => out.append(&bytes),
                 Part::File(range) => {
-                    let end = range.end.min(range.start + size);
-                    self.parts.push_front(Part::File(end..range.end));
-                    let read = Output::of(|out| self.open.read(range.start..end, out));
-                    return Some(read.map(|out| Bytes::from(Vec::from(out))));
+                    let end = range.end.min(range.start + size - out.len() as u64);
+                    if let Err(error) = self.open.read(range.start..end, &mut out) {
+                        return Some(Err(error));
+                    }
+                    if end < range.end {
+                        self.parts.push_front(Part::File(end..range.end));
+                    }
                 }
             }
         }
+        (!out.is_empty()).then(|| Ok(Bytes::from(Vec::from(out))))
     }
 }
 

@@ -7,6 +7,13 @@
 /// The most bytes of a head.
 pub const MAX_HEAD: usize = 32 << 10;
 
+/// The most bytes of the first line that are handed on.
+const MAX_LINE: usize = 16 << 10;
+
+/// What is handed on in place of the rest of a head whose first line is longer. Then the request has a target that
+/// is too long, and is refused as that.
+pub const CUT_LINE: &[u8] = b" HTTP/1.1\r\n\r\n";
+
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
@@ -14,6 +21,8 @@ enum Next {
     Head,
     /// Bytes of a body.
     Body(u64),
+    /// [`CUT_LINE`].
+    Cut,
     /// A body of unknown length, after which the connection ends.
     Rest,
 }
@@ -58,10 +67,20 @@ impl Framing {
         self.next == Next::Head && self.head.is_empty()
     }
 
+    /// Whether [`CUT_LINE`] comes next. It counts as handed on then, and the connection ends with the answer.
+    pub fn cut(&mut self) -> bool {
+        let cut = self.next == Next::Cut;
+        if cut {
+            self.next = Next::Rest;
+        }
+        cut
+    }
+
     /// How many of `bytes`, which are not empty, belong to the request that is being received. With them its head
     /// may end: then what it says about the body.
     pub fn take(&mut self, bytes: &[u8]) -> (usize, Option<Body>) {
         match self.next {
+            Next::Cut => (0, None),
             Next::Rest => (bytes.len(), None),
             Next::Body(left) => {
                 let taken = left.min(bytes.len() as u64);
@@ -89,6 +108,11 @@ impl Framing {
                             Body::Encoded | Body::Ambiguous => Next::Rest,
                         };
                         return (index + 1, Some(body));
+                    }
+                    if self.head.len() == MAX_LINE && !self.head.contains(&b'\n') {
+                        self.head = Vec::new();
+                        self.next = Next::Cut;
+                        return (index + 1, None);
                     }
                     if self.head.len() > MAX_HEAD {
                         // hyper refuses it, and ends the connection.
@@ -126,7 +150,8 @@ fn body_of(head: &[u8]) -> Body {
     match (length, encoded) {
         (Some(_), true) => Body::Ambiguous,
         (None, true) => Body::Encoded,
-        (length, false) => Body::Length(length.unwrap_or(0)),
+        (Some(length), false) => Body::Length(length),
+        (None, false) => Body::Length(0),
     }
 }
 
@@ -199,11 +224,34 @@ mod tests {
     #[test]
     fn a_head_has_a_limit() {
         let mut framing = Framing::default();
-        for _ in 0..MAX_HEAD {
+        assert_eq!(framing.take(b"GET / HTTP/1.1\n"), (15, None));
+        for _ in 15..MAX_HEAD {
             assert_eq!(framing.take(b"x"), (1, None));
             assert!(framing.is_in_head());
         }
         framing.take(b"x");
-        assert!(!framing.is_in_head() && !framing.is_between());
+        assert!(!framing.is_in_head() && !framing.is_between() && !framing.cut());
+    }
+
+    #[test]
+    fn a_first_line_that_is_too_long_is_cut() {
+        for size in [1, 7, MAX_LINE - 1, MAX_LINE, MAX_LINE + 1, 3 * MAX_LINE] {
+            let mut framing = Framing::default();
+            let mut handed = 0;
+            for piece in vec![b'x'; 3 * MAX_LINE].chunks(size) {
+                let (taken, body) = framing.take(piece);
+                assert_eq!(body, None);
+                handed += taken;
+                if taken < piece.len() || handed == MAX_LINE {
+                    break;
+                }
+            }
+            assert_eq!(handed, MAX_LINE, "{size}");
+            assert!(framing.cut() && !framing.cut() && !framing.is_between());
+        }
+        let mut framing = Framing::default();
+        let line = [&vec![b'x'; MAX_LINE - 1][..], b"\n"].concat();
+        assert_eq!(framing.take(&line), (MAX_LINE, None));
+        assert!(!framing.cut() && framing.is_in_head());
     }
 }

@@ -13,6 +13,7 @@ use super::{answer, headers, peer, webdav};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::lock;
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{
@@ -40,8 +41,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// How long answers may take after the server was asked to stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
@@ -263,9 +266,10 @@ impl Server {
         let connections = lock(&self.connections);
         let idle = connections
             .values()
+            .filter(|known| !known.is_ending())
             .filter_map(|known| Some((known.idle_since()?, known)));
         if let Some((_, connection)) = idle.min_by_key(|(since, _)| *since) {
-            connection.close.notify_one();
+            connection.end();
         }
     }
 
@@ -286,15 +290,34 @@ impl Server {
         match config {
             None => self.clone().speak(stream, peer, connection, false).await,
             Some(config) => {
-                let accepted = timeout(SLOW, TlsAcceptor::from(config).accept(stream)).await;
-                if let Ok(Ok(stream)) = accepted {
+                // TLS takes room that other connections need not have.
+                if let Some(stream) = Box::pin(self.handshake(config, stream, &connection)).await {
                     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                    self.clone().speak(stream, peer, connection, http2).await;
+                    Box::pin(self.clone().speak(stream, peer, connection, http2)).await;
                 }
             }
         }
         lock(&self.connections).remove(&number);
         drop(slot);
+    }
+
+    /// The TLS connection over `stream`. None if there is none within 10 s, or the connection was asked to end.
+    async fn handshake<S>(
+        &self,
+        config: Arc<ServerConfig>,
+        stream: S,
+        connection: &Connection,
+    ) -> Option<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let mut stopping = self.stopping.subscribe();
+        let accepting = pin!(timeout(SLOW, TlsAcceptor::from(config).accept(stream)));
+        let ending = pin!(connection.asked_to_end());
+        match until(&mut stopping, select(accepting, ending)).await? {
+            Either::Left((accepted, _)) => accepted.ok()?.ok(),
+            Either::Right(_) => None,
+        }
     }
 
     /// Answers the requests of a connection, in either version of HTTP.
@@ -311,8 +334,7 @@ impl Server {
             server.clone().respond(request, peer.clone(), known.clone(), busy)
         });
         let mut closing = pin!(async {
-            let asked = pin!(connection.close.notified());
-            let _ = until(&mut stopping, asked).await;
+            let _ = until(&mut stopping, connection.asked_to_end()).await;
         });
         let mut closed = false;
         let result = if http2 {
@@ -326,6 +348,7 @@ impl Server {
             poll_fn(|context| {
                 if !closed && closing.as_mut().poll(context).is_ready() {
                     closed = true;
+                    connection.end();
                     speaking.as_mut().graceful_shutdown();
                 }
                 speaking.as_mut().poll(context)
@@ -342,6 +365,7 @@ impl Server {
             poll_fn(|context| {
                 if !closed && closing.as_mut().poll(context).is_ready() {
                     closed = true;
+                    connection.end();
                     speaking.as_mut().graceful_shutdown();
                 }
                 speaking.as_mut().poll(context)
@@ -423,6 +447,13 @@ impl Server {
         if parts.uri.to_string().len() > MAX_TARGET {
             return Err(Refusal::new(StatusCode::URI_TOO_LONG, "the target is too long"));
         }
+        // hyper counts those of HTTP/1.
+        if parts.headers.len() > MAX_FIELDS {
+            return Err(Refusal::new(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "the head has too many fields",
+            ));
+        }
         let path = parts.uri.path();
         let healthy = path == HEALTH || path.strip_prefix(&self.site.prefix) == Some(HEALTH);
         let health = healthy && [Method::GET, Method::HEAD].contains(&parts.method);
@@ -437,7 +468,7 @@ impl Server {
             ));
         }
         if health {
-            return self.health(gone).await;
+            return self.health().await;
         }
         if Cors::is_preflight(parts) {
             let allowed = self.settings.cors.preflight(&parts.headers);
@@ -541,10 +572,11 @@ impl Server {
         Err(refusal)
     }
 
-    async fn health(&self, gone: &Arc<AtomicBool>) -> Result<Answer, Refusal> {
+    async fn health(&self) -> Result<Answer, Refusal> {
         let site = self.site.clone();
-        let healthy = self.pool.run(gone, move || Ok(site.is_healthy())).await;
-        if !matches!(healthy, Ok(Ok(true))) {
+        // Not in the pool: its threads may all be busy, which is no failure.
+        let healthy = spawn_blocking(move || site.is_healthy()).await;
+        if !matches!(healthy, Ok(true)) {
             let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the source is gone");
             return Err(refusal.with(RETRY_AFTER, "5"));
         }

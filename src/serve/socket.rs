@@ -1,9 +1,10 @@
 //! A connection's socket, with the clocks that end slow ones.
 
-use super::framing::{Body, Framing};
+use super::framing::{Body, CUT_LINE, Framing};
 use crate::runtime::lock;
 use futures_util::task::AtomicWaker;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,6 +19,9 @@ pub const SLOW: Duration = Duration::from_secs(10);
 
 /// How long a connection may be idle.
 const IDLE: Duration = Duration::from_secs(75);
+
+/// How long an idle connection that was asked to end may take for it. A client of HTTP/2 has to agree.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// How long a client may take nothing of what is sent.
 const STALLED: Duration = Duration::from_secs(60);
@@ -37,8 +41,10 @@ pub struct Connection {
     unbounded: AtomicBool,
     /// The task that receives, while it waits for the end of an answer.
     receiver: AtomicWaker,
-    /// Ends the connection as soon as it is idle.
-    pub close: Notify,
+    /// When it was asked to end.
+    ending_since: Mutex<Option<Instant>>,
+    /// Who waits for that.
+    ended: Notify,
 }
 
 impl Connection {
@@ -50,7 +56,8 @@ impl Connection {
             ambiguous: AtomicBool::new(false),
             unbounded: AtomicBool::new(false),
             receiver: AtomicWaker::new(),
-            close: Notify::new(),
+            ending_since: Mutex::new(None),
+            ended: Notify::new(),
         })
     }
 
@@ -64,6 +71,22 @@ impl Connection {
     pub fn idle_since(&self) -> Option<Instant> {
         let idle = self.busy.load(Ordering::Acquire) == 0;
         idle.then(|| *lock(&self.idle_since))
+    }
+
+    /// Asks it to end as soon as it is idle.
+    pub fn end(&self) {
+        lock(&self.ending_since).get_or_insert_with(Instant::now);
+        self.ended.notify_one();
+    }
+
+    /// Whether it was asked to end.
+    pub fn is_ending(&self) -> bool {
+        lock(&self.ending_since).is_some()
+    }
+
+    /// Waits until it is asked to end. One waits at a time.
+    pub async fn asked_to_end(&self) {
+        self.ended.notified().await;
     }
 
     /// Whether the framing of the request that was received last is ambiguous.
@@ -131,6 +154,12 @@ impl<S> Socket<S> {
             self.taken += count;
             return count > 0;
         };
+        if out.remaining() >= CUT_LINE.len() && framing.cut() {
+            self.connection.unbounded.store(true, Ordering::Release);
+            self.head_since = None;
+            out.put_slice(CUT_LINE);
+            return true;
+        }
         let waiting = &self.received[self.taken..];
         // The next request waits for the answer to this one.
         if waiting.is_empty() || out.remaining() == 0 || busy && framing.is_between() {
@@ -157,10 +186,15 @@ impl<S> Socket<S> {
 
     /// When reading ends; None while a request is being answered.
     fn read_deadline(&self) -> Option<Instant> {
-        match self.head_since {
-            Some(since) => Some(since + SLOW),
-            None => Some(self.connection.idle_since()? + IDLE),
-        }
+        let idle_since = self.connection.idle_since();
+        let deadline = match self.head_since {
+            Some(since) => since + SLOW,
+            None => idle_since? + IDLE,
+        };
+        let ending_since = *lock(&self.connection.ending_since);
+        Some(ending_since.map_or(deadline, |since| {
+            deadline.min(idle_since.map_or(since, |idle| idle.max(since)) + ENDING)
+        }))
     }
 }
 
@@ -182,24 +216,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
                 return Poll::Ready(Ok(()));
             }
             if socket.taken == socket.received.len() {
-                socket.received.clear();
+                socket.received = Vec::new();
                 socket.taken = 0;
             }
             // What waits for an answer has a limit, and its end is seen below it.
             let room = RECEIVED - socket.received.len().min(RECEIVED);
             if room > 0 {
-                let held = socket.received.len();
-                socket.received.resize(held + room, 0);
-                let mut buffer = ReadBuf::new(&mut socket.received[held..]);
-                let read = Pin::new(&mut socket.inner).poll_read(context, &mut buffer);
-                let count = buffer.filled().len();
-                socket.received.truncate(held + count);
-                match read {
-                    Poll::Ready(Ok(())) if count == 0 => return Poll::Ready(Ok(())),
-                    Poll::Ready(Ok(())) => continue,
+                // An idle connection holds no memory for what may come.
+                let mut space = [MaybeUninit::uninit(); RECEIVED];
+                let mut buffer = ReadBuf::uninit(&mut space[..room]);
+                match Pin::new(&mut socket.inner).poll_read(context, &mut buffer) {
+                    Poll::Ready(Ok(())) if buffer.filled().is_empty() => return Poll::Ready(Ok(())),
+                    Poll::Ready(Ok(())) => {
+                        socket.received.extend_from_slice(buffer.filled());
+                        continue;
+                    }
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    // An idle connection holds no memory for what may come.
-                    Poll::Pending if held == 0 => socket.received = Vec::new(),
                     Poll::Pending => {}
                 }
             }

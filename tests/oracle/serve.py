@@ -199,6 +199,7 @@ def attacks(checks, url):
         ("a big head", b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"a" * 40_000 + b"\r\n\r\n", 431, True),
         ("many fields", b"GET / HTTP/1.1\r\n" + HOST + b"".join(b"X%d: a\r\n" % n for n in range(120)) + b"\r\n", 431, True),
         ("a long target", b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, None),
+        ("a very long target", b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, True),
         ("a long body", b"PROPFIND / HTTP/1.1\r\nDepth: 0\r\nContent-Length: 70000\r\n" + HOST + b"\r\n" + b"a" * 70_000, 413, None),
         ("entities", b"PROPFIND / HTTP/1.1\r\nDepth: 0\r\nContent-Length: 58\r\n" + HOST
          + b'\r\n<!DOCTYPE a [<!ENTITY b "c">]><propfind xmlns="DAV:"/>    ', 400, None),
