@@ -41,6 +41,7 @@ use crate::format::range::Rect;
 use crate::format::schema::Schema;
 use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
+use crate::fragment::info::FragmentInfo;
 use crate::runtime::parallel;
 use selection::Selection;
 use std::ops::Range;
@@ -290,6 +291,15 @@ impl View {
         match self.merge()? {
             Merge::Dense(dense) => dense.count().map(Some),
             Merge::Sparse(sparse) => sparse.known_count(),
+        }
+    }
+
+    /// The fragments that have cells of a sparse view, if all their cells are cells of the view, each once: none
+    /// is deleted, outside of the view, or hidden by a newer one. Else None. Reads metadata alone.
+    pub(crate) fn whole_fragments(&self) -> Result<Option<Vec<Arc<FragmentInfo>>>> {
+        match self.merge()? {
+            Merge::Dense(_) => Ok(None),
+            Merge::Sparse(sparse) => sparse.whole_fragments(),
         }
     }
 

@@ -32,8 +32,11 @@
 //! | [`frame`] | data frames |
 //! | [`text`] | chunks of text |
 //! | [`matrix`] | arrays of numbers |
+//! | [`csr`] | sparse matrices as CSR |
 
 mod axis;
+#[allow(dead_code)]
+mod csr;
 mod frame;
 mod matrix;
 pub mod node;

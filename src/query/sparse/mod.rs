@@ -118,6 +118,9 @@ trait Merged: Send + Sync {
     /// merged or sorted.
     fn stored(&self) -> Result<Vec<(u64, Option<Arc<Input>>)>>;
 
+    /// The fragments that have cells of the view, if all their cells are, each once.
+    fn whole_fragments(&self) -> Option<Vec<Arc<FragmentInfo>>>;
+
     /// Whether some cell of the view comes from input `number`.
     fn shows(&self, number: usize) -> Result<bool>;
 }
@@ -309,6 +312,11 @@ impl Sparse {
             }
         }
         Ok(None)
+    }
+
+    /// See [`View::whole_fragments`](super::View::whole_fragments).
+    pub(super) fn whole_fragments(&self) -> Result<Option<Vec<Arc<FragmentInfo>>>> {
+        Ok(self.cells()?.whole_fragments())
     }
 
     /// The merge of the fragments. The first call opens them.
@@ -516,6 +524,18 @@ impl<K: SortKey + 'static> Merged for Components<K> {
         runs.collect()
     }
 
+    fn whole_fragments(&self) -> Option<Vec<Arc<FragmentInfo>>> {
+        let mut whole = Vec::new();
+        for component in &self.components {
+            for input in &component.inputs {
+                // Tiles outside of the view have no candidates.
+                let all = component.is_counted() && input.count() == input.info.geometry.cell_num;
+                whole.push(all.then(|| input.info.clone())?);
+            }
+        }
+        Some(whole)
+    }
+
     fn shows(&self, number: usize) -> Result<bool> {
         for (component, own, _) in self.having(0..self.count()?)? {
             if !component.inputs.iter().any(|input| input.index == number) {
@@ -634,6 +654,10 @@ impl<K: SortKey + 'static> Merged for Head<K> {
 
     fn stored(&self) -> Result<Vec<(u64, Option<Arc<Input>>)>> {
         Ok(vec![(self.count()?, None)])
+    }
+
+    fn whole_fragments(&self) -> Option<Vec<Arc<FragmentInfo>>> {
+        None
     }
 
     fn shows(&self, number: usize) -> Result<bool> {

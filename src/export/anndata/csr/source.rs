@@ -1,0 +1,215 @@
+//! Where the cells of a matrix are read from.
+
+use crate::bytes::{Keep, Output};
+use crate::error::{Error, Result};
+use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::field::{Field, Stored};
+use crate::format::fragment::boxes::Bounds;
+use crate::format::schema::Schema;
+use crate::fragment::cells::{Cells, FragmentCells};
+use crate::fragment::column::Content;
+use crate::fragment::info::FragmentInfo;
+use crate::query::{DimRange, View};
+use std::ops::{Range, RangeInclusive};
+use std::sync::Arc;
+
+/// The most cells of a piece.
+const PIECE_CELLS: u64 = if cfg!(test) { 5 } else { 1 << 14 };
+
+/// With more fragments than this, files are not held open.
+const MAX_HELD: usize = 64;
+
+/// The rows, the columns and the values of cells.
+type Fields = Arc<[Arc<dyn Cells>; 3]>;
+
+/// Where the cells of a matrix come from.
+pub(super) enum Source {
+    /// Fragments all of whose cells are cells of the view, each once. Their tiles are read as they are.
+    Fragments(Vec<WholeFragment>),
+    /// A view whose fragments are merged, or that leaves out cells of them.
+    Merged(Arc<View>, usize),
+}
+
+/// A fragment all of whose cells are cells of the view.
+pub(super) struct WholeFragment {
+    info: Arc<FragmentInfo>,
+    fields: Fields,
+    /// The rows and the columns of its non-empty domain.
+    domain: [RangeInclusive<i64>; 2],
+}
+
+/// Consecutive cells, in any order of rows and columns.
+pub(super) struct Piece {
+    fields: Fields,
+    cells: Range<u64>,
+}
+
+impl Piece {
+    /// How many cells.
+    pub(super) fn count(&self) -> u64 {
+        self.cells.end - self.cells.start
+    }
+
+    /// The rows of all cells.
+    pub(super) fn rows(&self) -> Result<Output> {
+        self.read(0, &(0..self.count() as usize))
+    }
+
+    /// The columns of the cells `some` of these.
+    pub(super) fn columns(&self, some: &Range<usize>) -> Result<Output> {
+        self.read(1, some)
+    }
+
+    /// The values of the cells `some` of these.
+    pub(super) fn values(&self, some: &Range<usize>) -> Result<Output> {
+        self.read(2, some)
+    }
+
+    fn read(&self, field: usize, some: &Range<usize>) -> Result<Output> {
+        let first = self.cells.start;
+        let mut out = Output::keeping(Keep::Passing);
+        let cells = first + some.start as u64..first + some.end as u64;
+        self.fields[field].append(Content::Data, cells, &mut out)?;
+        Ok(out)
+    }
+}
+
+/// Appends `cells` in pieces.
+fn cut(fields: &Fields, mut cells: Range<u64>, pieces: &mut Vec<Piece>) {
+    while !cells.is_empty() {
+        let end = cells.end.min(cells.start + PIECE_CELLS);
+        pieces.push(Piece {
+            fields: fields.clone(),
+            cells: cells.start..end,
+        });
+        cells.start = end;
+    }
+}
+
+/// Whether an array has two dimensions, both INT64.
+pub(super) fn is_matrix(schema: &Schema) -> bool {
+    let mut dimensions = schema.dimensions.iter();
+    schema.dimensions.len() == 2
+        && dimensions.all(|d| d.datatype == Datatype::Int64 && d.cell_val_num == CellValNum::Fixed(1))
+}
+
+/// The ends of a range of INT64; None if they are something else.
+fn ends((lo, hi): Bounds<'_>) -> Option<RangeInclusive<i64>> {
+    let end = |bytes: &[u8]| Some(i64::from_le_bytes(bytes.try_into().ok()?));
+    Some(end(lo)?..=end(hi)?)
+}
+
+fn meet(a: &RangeInclusive<i64>, b: &RangeInclusive<i64>) -> bool {
+    a.start() <= b.end() && b.start() <= a.end()
+}
+
+impl WholeFragment {
+    /// None if its cells cannot be read as they are.
+    fn new(info: &Arc<FragmentInfo>, values: &Field, hold: bool) -> Option<WholeFragment> {
+        if !is_matrix(&info.schema) || !info.has_sound_boxes() {
+            return None;
+        }
+        let Stored::Same(values) = info.stored_as(values) else {
+            return None;
+        };
+        let cells =
+            |field| -> Arc<dyn Cells> { Arc::new(FragmentCells::new(info.clone(), field).holding(hold)) };
+        let [rows, columns] = [info.dimension(0)?, info.dimension(1)?];
+        let domain = info.non_empty_domain()?;
+        let along = |i: usize| domain.get(i).and_then(|range| ends((&range.lo, &range.hi)));
+        Some(WholeFragment {
+            fields: Arc::new([rows, columns, values].map(|field| cells(field.clone()))),
+            domain: [along(0)?, along(1)?],
+            info: info.clone(),
+        })
+    }
+
+    /// Calls `visit` with the cells of each tile and a range that has their rows.
+    fn tiles(&self, mut visit: impl FnMut(Range<u64>, RangeInclusive<i64>)) -> Result<()> {
+        self.info.visit_tile_boxes(|tile, bounds| {
+            let rows = bounds.first().and_then(|bounds| ends(*bounds));
+            let rows = rows.ok_or_else(|| Error::internal("the bounding box has no rows"))?;
+            let first = tile * self.info.geometry.tile_cells;
+            visit(first..first + self.info.geometry.cells_of(tile), rows);
+            Ok(())
+        })
+    }
+}
+
+impl Source {
+    /// The cells of `view`, whose field `values` has the values. Opens the fragments.
+    pub(super) fn new(view: &Arc<View>, values: usize) -> Result<Source> {
+        let field = &view.fields()[values];
+        let whole = view.whole_fragments()?.and_then(|fragments| {
+            let hold = fragments.len() <= MAX_HELD;
+            let fragments = fragments.iter();
+            fragments
+                .map(|info| WholeFragment::new(info, field, hold))
+                .collect()
+        });
+        Ok(match whole {
+            Some(fragments) => Source::Fragments(fragments),
+            None => Source::Merged(view.clone(), values),
+        })
+    }
+
+    /// Whether metadata proves that `has` all rows of cells (`along` 0) or all columns (1).
+    pub(super) fn is_within(&self, along: usize, has: impl Fn(&RangeInclusive<i64>) -> bool) -> bool {
+        match self {
+            Source::Fragments(fragments) => fragments.iter().all(|fragment| has(&fragment.domain[along])),
+            Source::Merged(..) => false,
+        }
+    }
+
+    /// Calls `is_known` with the number of cells of each tile and a range that has their rows, and returns the
+    /// cells of the tiles for which it is false. None where fragments are merged, so that tiles do not count.
+    pub(super) fn crossing(
+        &self,
+        mut is_known: impl FnMut(u64, RangeInclusive<i64>) -> bool,
+    ) -> Result<Option<Vec<Piece>>> {
+        let Source::Fragments(fragments) = self else {
+            return Ok(None);
+        };
+        let mut crossing = Vec::new();
+        for fragment in fragments {
+            fragment.tiles(|cells, rows| {
+                if !is_known(cells.end - cells.start, rows) {
+                    cut(&fragment.fields, cells, &mut crossing);
+                }
+            })?;
+        }
+        Ok(Some(crossing))
+    }
+
+    /// All cells in `rows`, and others. `band` contains `rows`; where fragments are merged, those of all its
+    /// rows are.
+    pub(super) fn pieces(
+        &self,
+        rows: &RangeInclusive<i64>,
+        band: &RangeInclusive<i64>,
+    ) -> Result<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        match self {
+            Source::Fragments(fragments) => {
+                for fragment in fragments.iter().filter(|own| meet(&own.domain[0], rows)) {
+                    fragment.tiles(|cells, tile| {
+                        if meet(&tile, rows) {
+                            cut(&fragment.fields, cells, &mut pieces);
+                        }
+                    })?;
+                }
+            }
+            Source::Merged(view, values) => {
+                let end = |row: i64| Some(row.to_le_bytes().to_vec());
+                let rows = DimRange {
+                    lo: end(*band.start()),
+                    hi: end(*band.end()),
+                };
+                let part = view.within(vec![rows, DimRange::default()]);
+                let fields = Arc::new([part.open(0)?, part.open(1)?, part.open(*values)?]);
+                cut(&fields, 0..part.count()?, &mut pieces);
+            }
+        }
+        Ok(pieces)
+    }
+}
