@@ -8,6 +8,7 @@ use super::output::{Failures, Stop};
 use super::source::{OpenOptions, check_source, open_tree, open_within, or_here, pattern};
 use super::{Failure, show_path};
 use crate::error::ErrorKind;
+use crate::export::anndata::layer_of;
 use crate::storage::location::Location;
 use crate::tree::node::follow;
 use crate::tree::{Node, Tree, is_object};
@@ -202,6 +203,14 @@ fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
             other => on_machine.push(other),
         }
     }
+    if names.first().is_some_and(is_of_experiment) && is_object(or_here(&on_machine)) {
+        for _ in 0..2 {
+            let name = on_machine.file_name().map(OsStr::to_owned);
+            if let Some(name) = name.filter(|_| on_machine.pop()) {
+                names.insert(0, name);
+            }
+        }
+    }
     // The tree of a plain directory has no other names than the directory.
     let may_be_in_tree = |name: &OsString| pattern(name).is_some() || is_object(or_here(&on_machine));
     if names.first().is_some_and(may_be_in_tree) {
@@ -209,6 +218,11 @@ fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
     } else {
         (whole.to_path_buf(), Vec::new())
     }
+}
+
+/// Whether the name is one of a measurement's that need the experiment, which is two directories above.
+pub(super) fn is_of_experiment(name: &OsString) -> bool {
+    name.to_str().is_some_and(|name| layer_of(name).is_some())
 }
 
 /// Whether a path exists; true if that cannot be determined.
@@ -312,6 +326,7 @@ mod tests {
             "plain/array/__schema",
             "plain/group/__group",
             "plain/group/a/__schema",
+            "plain/group/ms/rna/__group",
         ] {
             std::fs::create_dir_all(at(directory)).unwrap();
         }
@@ -331,6 +346,12 @@ mod tests {
                 "x",
             ),
             ("plain/group/member/x", "plain/group", "member/x"),
+            // An AnnData needs the experiment two directories above.
+            (
+                "plain/group/ms/rna/anndata.zarr/obs",
+                "plain/group",
+                "ms/rna/anndata.zarr/obs",
+            ),
             // A plain directory has no virtual files.
             ("plain/x", "plain/x", ""),
             ("plain/x/schema.json", "plain/x/schema.json", ""),

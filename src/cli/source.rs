@@ -1,5 +1,7 @@
 //! Opens SOURCE: a local directory, or a prefix in an object store.
 
+#[cfg(feature = "remote")]
+use super::paths::is_of_experiment;
 use super::{Failure, show_path, stale};
 use crate::check;
 use crate::error::{Error, ErrorKind};
@@ -248,6 +250,15 @@ pub(super) fn open_within(
                     let fits = first.is_none_or(|name| is_pattern(&name.to_string_lossy()));
                     if !fits && !is_object_in(opened.storage.clone()) {
                         break;
+                    }
+                    let mut opened = opened;
+                    if first.is_some_and(is_of_experiment) {
+                        for _ in 0..2 {
+                            if shorten(&mut part, &mut names) {
+                                store.shorten(&part);
+                            }
+                        }
+                        opened = store.list()?;
                     }
                     names.reverse();
                     return opened.tree(options);

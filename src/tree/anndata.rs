@@ -19,16 +19,13 @@ use crate::describe::Json;
 use crate::describe::group::anndata_json;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::anndata::node::{Array, Group, Node as ZarrNode};
-use crate::export::anndata::{AnnData, Found, Source, SourceGroup, is_measurement};
+use crate::export::anndata::{AnnData, Found, NAME, Source, SourceGroup, is_measurement, layer_of};
 use crate::layout::FileLayout;
 use crate::runtime::{hash, lock};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The name of the directory.
-const NAME: &str = "anndata.zarr";
 
 /// How long an AnnData is taken to be of the current state: as long as listings are.
 const LASTING: Duration = Duration::from_millis(100);
@@ -66,13 +63,8 @@ impl ShownMeasurement {
     /// measurement has none. If that is unknown, a node whose accesses fail.
     pub fn find(&self, name: &OsStr) -> Result<Option<Node>> {
         let name = name.to_str().unwrap_or_default();
-        let layer = match name
-            .strip_prefix("anndata.")
-            .map(|rest| rest.strip_suffix(".zarr"))
-        {
-            _ if name == NAME => None,
-            Some(Some(layer)) => Some(layer.to_owned()),
-            _ => return Ok(None),
+        let Some(layer) = layer_of(name) else {
+            return Ok(None);
         };
         if self.experiment.is_none() {
             return match is_measurement(&self.group)? {
@@ -81,12 +73,12 @@ impl ShownMeasurement {
             };
         }
         if let Ok(anndata) = self.anndata() {
-            anndata.root(layer.as_deref())?;
+            anndata.root(layer)?;
         }
         Ok(Some(Node::Directory(Arc::new(NodeDirectory {
             shown: self.clone(),
             name: name.to_owned(),
-            layer,
+            layer: layer.map(str::to_owned),
             path: Vec::new(),
         }))))
     }
@@ -289,9 +281,10 @@ impl Walk<'_> {
             Ok(Some(ObjectKind::Directory)) => {
                 Ok(Found::Absent("it is neither an array nor a group".to_owned()))
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                Ok(Found::Absent("it is missing".to_owned()))
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => match place.registered {
+                true => Ok(Found::Absent("it is missing".to_owned())),
+                false => return None,
+            },
             Err(error) => Err(error),
         };
         Some(found.unwrap_or_else(Found::Failed))

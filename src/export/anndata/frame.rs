@@ -12,7 +12,8 @@
 
 use super::axis::Axis;
 use super::node::{
-    Array, Attributes, Element, Group, InRows, MAX_CELLS, Member, Members, Node, Type, Values, Whole, encoded,
+    Array, Attributes, Element, Group, Held, InRows, MAX_CELLS, Member, Members, Node, Type, Values, Whole,
+    encoded,
 };
 use super::text::{RowNumbers, TextChunks, Texts, number_text};
 use crate::bytes::Output;
@@ -29,9 +30,9 @@ use crate::fragment::tile_list::TileListKey;
 use crate::query::table::{NOT_A_TIME, enumeration, enumeration_index};
 use crate::query::{Field, Role, View};
 use crate::runtime::cache::ChunkCache;
-use crate::runtime::get_or_make;
+use crate::runtime::{get_or_make, lock};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// The column of joinids.
 pub(super) const JOINID: &[u8] = b"soma_joinid";
@@ -50,6 +51,10 @@ enum Shown {
 /// The type in which values are shown, or why they are not.
 fn type_of(datatype: Datatype, cell_val_num: CellValNum) -> Result<Type, &'static str> {
     match (datatype.kind(), cell_val_num) {
+        // SOMA has bytes without a type so.
+        (Kind::Text, CellValNum::Var) if datatype == Datatype::Char => {
+            Err("bytes without a type have no encoding")
+        }
         (Kind::Text, CellValNum::Var | CellValNum::Fixed(1)) if datatype.size() == 1 => Ok(Type::Text),
         (Kind::Text, _) if datatype.size() > 1 => Err("its text is not UTF-8"),
         (Kind::Bytes, _) => Err("bytes without a type have no encoding"),
@@ -93,7 +98,8 @@ pub(super) struct Frame {
     text_index: bool,
     /// Columns that are left out, and why.
     pub(super) left_out: Vec<(String, String)>,
-    cells: Vec<OnceLock<Arc<dyn Cells>>>,
+    /// The columns that are open.
+    cells: Vec<Mutex<Option<Weak<dyn Cells>>>>,
     ranks: OnceLock<Ranks>,
 }
 
@@ -102,20 +108,20 @@ struct Ranks {
     axis: Arc<Axis>,
     /// The cell of each row, if rows are in another order.
     order: Option<Vec<u64>>,
-    _held: Held,
+    _reserved: Reserved,
 }
 
 /// Memory that counts in the bound of the cache.
-struct Held(Arc<ChunkCache>, u64);
+struct Reserved(Arc<ChunkCache>, u64);
 
-impl Held {
-    fn new(engine: &Engine, bytes: u64) -> Result<Held> {
+impl Reserved {
+    fn new(engine: &Engine, bytes: u64) -> Result<Reserved> {
         engine.cache.reserve(bytes)?;
-        Ok(Held(engine.cache.clone(), bytes))
+        Ok(Reserved(engine.cache.clone(), bytes))
     }
 }
 
-impl Drop for Held {
+impl Drop for Reserved {
     fn drop(&mut self) {
         self.0.release(self.1);
     }
@@ -138,7 +144,7 @@ impl Frame {
             naming: Naming::Numbers,
             text_index,
             left_out: Vec::new(),
-            cells: view.fields().iter().map(|_| OnceLock::new()).collect(),
+            cells: view.fields().iter().map(|_| Mutex::default()).collect(),
             ranks: OnceLock::new(),
             view,
         };
@@ -218,10 +224,10 @@ impl Frame {
             return Ok(Ranks {
                 axis: Arc::new(Axis::Whole(rows)),
                 order: None,
-                _held: Held::new(self.engine(), 0)?,
+                _reserved: Reserved::new(self.engine(), 0)?,
             });
         }
-        let held = Held::new(self.engine(), rows.saturating_mul(16))?;
+        let making = Reserved::new(self.engine(), rows.saturating_mul(16))?;
         let cells = self.cells(joinid)?;
         let mut ids: Vec<(i64, u64)> = Vec::with_capacity(rows as usize);
         for start in (0..rows).step_by(BATCH as usize) {
@@ -244,17 +250,23 @@ impl Frame {
             let message = format!("{} is there twice", pair[0].0);
             return Err(Error::corrupt(message).in_part("`soma_joinid`"));
         }
-        let order = (!in_order).then(|| ids.iter().map(|(_, cell)| *cell).collect());
+        let order: Option<Vec<u64>> = (!in_order).then(|| ids.iter().map(|(_, cell)| *cell).collect());
         let axis = match ids.last() {
             Some((last, _)) if last.unsigned_abs() >= rows => {
                 Axis::Listed(ids.into_iter().map(|(id, _)| id).collect())
             }
             _ => Axis::Whole(rows),
         };
+        drop(making);
+        let listed = match &axis {
+            Axis::Listed(_) => rows,
+            Axis::Whole(_) => 0,
+        };
+        let kept = 8 * (listed + order.as_ref().map_or(0, Vec::len) as u64);
         Ok(Ranks {
             axis: Arc::new(axis),
             order,
-            _held: held,
+            _reserved: Reserved::new(self.engine(), kept)?,
         })
     }
 
@@ -276,8 +288,19 @@ impl Frame {
         Ok(true)
     }
 
-    fn cells(&self, field: usize) -> Result<&Arc<dyn Cells>> {
-        get_or_make(&self.cells[field], || self.view.open(field))
+    /// The cells of a field: the same as long as somebody has them.
+    fn cells(&self, field: usize) -> Result<Arc<dyn Cells>> {
+        let known = lock(&self.cells[field]).as_ref().and_then(Weak::upgrade);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let cells = self.view.open(field)?;
+        *lock(&self.cells[field]) = Some(Arc::downgrade(&cells));
+        Ok(cells)
+    }
+
+    fn hold(&self, field: usize) -> Result<Held> {
+        Ok(vec![self.cells(field)?])
     }
 
     /// The cells of rows: None if they are the same.
@@ -345,6 +368,11 @@ impl Frame {
         if !self.field(field).nullable {
             return Ok(false);
         }
+        // libtiledb counts no nulls of what has no bounds, which is text but for ASCII: it stores 0.
+        let counted = match self.field(field).cell_val_num {
+            CellValNum::Var => self.field(field).datatype == Datatype::StringAscii,
+            CellValNum::Fixed(_) => self.field(field).datatype.kind() != Kind::Text,
+        };
         let (mut nulls, mut cells) = (Some(0u64), 0u64);
         for fragment in self.view.snapshot().fragment_list() {
             let info = fragment.open()?;
@@ -363,9 +391,9 @@ impl Frame {
             nulls = nulls.zip(stored).map(|(sum, own)| sum.saturating_add(own));
         }
         match nulls {
-            Some(0) => return Ok(false),
+            Some(0) if counted => return Ok(false),
             // No cell is hidden.
-            Some(_) if self.rows()? == cells => return Ok(true),
+            Some(1..) if self.rows()? == cells => return Ok(true),
             _ => {}
         }
         let (rows, cells) = (self.rows()?, self.cells(field)?);
@@ -578,6 +606,10 @@ struct Numbers {
 }
 
 impl Values for Numbers {
+    fn hold(&self) -> Result<Held> {
+        self.frame.hold(self.field)
+    }
+
     fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
         let (before, size) = (out.len(), self.null.len());
         self.frame
@@ -611,6 +643,10 @@ struct Mask {
 }
 
 impl Values for Mask {
+    fn hold(&self) -> Result<Held> {
+        self.frame.hold(self.field)
+    }
+
     fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
         let before = out.len();
         self.frame.append(self.field, Content::Validity, 1, rows, out)?;
@@ -632,6 +668,10 @@ struct Codes {
 }
 
 impl Values for Codes {
+    fn hold(&self) -> Result<Held> {
+        self.frame.hold(self.field)
+    }
+
     fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
         let stored = self.frame.field(self.field).datatype;
         let size = stored.size();
@@ -659,6 +699,10 @@ struct TextColumn {
 }
 
 impl Texts for TextColumn {
+    fn hold(&self) -> Result<Held> {
+        self.frame.hold(self.field)
+    }
+
     fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>> {
         let (frame, field) = (&self.frame, self.field);
         let mut lengths = vec![1; (texts.end - texts.start) as usize];
@@ -766,6 +810,10 @@ impl Element for Index {
 struct Counted;
 
 impl Values for Counted {
+    fn hold(&self) -> Result<Held> {
+        Ok(Held::new())
+    }
+
     fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
         out.write(|out| out.extend(rows.flat_map(u64::to_le_bytes)));
         Ok(())
@@ -780,6 +828,10 @@ struct Converted {
 }
 
 impl Texts for Converted {
+    fn hold(&self) -> Result<Held> {
+        self.frame.hold(self.field)
+    }
+
     fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>> {
         let mut lengths = Vec::new();
         self.read(texts, &mut |text| {
@@ -864,6 +916,11 @@ impl SideBySide {
 }
 
 impl Texts for SideBySide {
+    fn hold(&self) -> Result<Held> {
+        let cells = self.0.iter().map(|column| column.frame.cells(column.field));
+        cells.collect()
+    }
+
     fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>> {
         let (rows, skipped) = self.rows(&texts);
         let columns = self.0.iter().map(|column| column.lengths(rows.clone()));

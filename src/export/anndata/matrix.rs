@@ -1,14 +1,17 @@
 //! Arrays of numbers: X and layers, obsm, varm, obsp, varp, and those in uns.
 
 use super::axis::Axis;
+use super::csr::Csr;
 use super::frame::{Frame, place};
-use super::node::{Array, Attributes, Content, Element, MAX_CELLS, Node, Parts, Type, encoded};
+use super::node::{
+    Array, Attributes, Content, Element, Group, MAX_CELLS, Member, Node, Parts, Type, Whole, encoded,
+};
 use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use crate::export::chunks::{Chunk, Chunks, extents};
 use crate::export::grid::{Variable, VariableKind};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
-use crate::format::schema::Schema;
+use crate::format::schema::{Dimension, Schema};
 use crate::query::{DimRange, View};
 use crate::runtime::cache::CacheKey;
 use std::ops::Range;
@@ -23,7 +26,7 @@ const BATCH: u64 = 1 << 16;
 /// Why an array's values have no encoding; None if they have one. Reads the schema alone.
 pub(super) fn unfit(view: &View) -> Option<&'static str> {
     let schema = view.schema();
-    let named = |(number, dimension): (usize, &crate::format::schema::Dimension)| {
+    let named = |(number, dimension): (usize, &Dimension)| {
         dimension.name == format!("soma_dim_{number}").as_bytes() && dimension.datatype == Datatype::Int64
     };
     let Some(data) = schema.attribute(DATA) else {
@@ -208,7 +211,7 @@ impl Content for FilledChunks {
         let (engine, path) = (&self.view.array().engine, &self.view.array().path);
         engine.cache.check_size(len)?;
         let table = Table {
-            object: engine.number(&("anndata filled", path, self.view.state(), self.axis_state())),
+            object: engine.number(&("anndata filled", path, self.view.state(), &self.axis)),
             view: self.view.clone(),
             axis: self.axis.clone(),
             field: self.field,
@@ -218,16 +221,6 @@ impl Content for FilledChunks {
             len,
         };
         Ok(vec![Box::new(table), array.padding(numbers[0], self.width)])
-    }
-}
-
-impl FilledChunks {
-    /// Tells axes apart.
-    fn axis_state(&self) -> u64 {
-        crate::runtime::hash(&match &*self.axis {
-            Axis::Whole(count) => (*count, None),
-            Axis::Listed(joinids) => (0, Some(joinids)),
-        })
     }
 }
 
@@ -245,12 +238,11 @@ struct Table {
 
 impl Table {
     fn make(&self) -> Result<Vec<u8>> {
-        let joinid = |row: u64| match &*self.axis {
-            Axis::Whole(_) => row as i64,
-            Axis::Listed(joinids) => joinids[row as usize],
-        };
         let mut out = vec![0; self.len as usize];
-        let rows = range(joinid(self.rows.start), joinid(self.rows.end - 1));
+        let rows = range(
+            self.axis.joinid(self.rows.start),
+            self.axis.joinid(self.rows.end - 1),
+        );
         let part = self.view.within(vec![rows, DimRange::default()]);
         let (count, opened) = (part.count()?, |field| part.open(field));
         let (first, second, data) = (opened(0)?, opened(1)?, opened(self.field)?);
@@ -293,6 +285,107 @@ impl Bytes for Table {
     }
 }
 
+/// A sparse array of two dimensions by rows.
+pub(super) struct Sparse {
+    pub(super) view: Arc<View>,
+    pub(super) rows: Arc<Frame>,
+    pub(super) columns: Arc<Frame>,
+}
+
+impl Element for Sparse {
+    fn node(&self) -> Result<Node> {
+        let csr = Csr::new(self.view.clone(), self.rows.axis()?, self.columns.axis()?)?;
+        let mut attributes = encoded("csr_matrix", "0.1.0");
+        attributes.insert("shape".to_owned(), csr.shape().to_vec().into());
+        let parts = [
+            ("data", Part::Data),
+            ("indices", Part::Indices),
+            ("indptr", Part::Indptr),
+        ];
+        let members = parts.map(|(name, part)| {
+            let csr = csr.clone();
+            (name.to_owned(), Member::new(PartOf { csr, part }))
+        });
+        Ok(Node::from(Group {
+            attributes,
+            members: members.into(),
+        }))
+    }
+
+    fn chunks(&self) -> Result<u64> {
+        let mut cells = 0u64;
+        for fragment in self.view.snapshot().fragment_list() {
+            cells = cells.saturating_add(fragment.outline()?.cells);
+        }
+        Ok(2 * cells.div_ceil(MAX_VALUES) + (self.rows.rows()? + 1).div_ceil(MAX_CELLS))
+    }
+}
+
+/// The most cells in a chunk of values of a sparse matrix.
+const MAX_VALUES: u64 = 1 << 20;
+
+/// An array of a sparse matrix.
+#[derive(Clone, Copy)]
+enum Part {
+    Data,
+    Indices,
+    Indptr,
+}
+
+struct PartOf {
+    csr: Arc<Csr>,
+    part: Part,
+}
+
+impl Element for PartOf {
+    fn node(&self) -> Result<Node> {
+        let csr = &self.csr;
+        let (datatype, bytes, most) = match self.part {
+            Part::Data => (csr.datatype(), csr.data()?, MAX_VALUES),
+            Part::Indices => (csr.index_datatype()?, csr.indices()?, MAX_VALUES),
+            Part::Indptr => (csr.index_datatype()?, csr.indptr()?, MAX_CELLS),
+        };
+        let of = Type::Number(datatype);
+        let count = bytes.len() / of.size();
+        Ok(Array::column(of, count, most, Attributes::new(), Sections(bytes)).into())
+    }
+
+    fn chunks(&self) -> Result<u64> {
+        Node::chunks(&self.node()?)
+    }
+}
+
+/// The bytes of an array of one axis.
+struct Sections(Arc<dyn Bytes>);
+
+impl Content for Sections {
+    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
+        let (rows, size) = (array.rows(numbers[0]), array.of.size());
+        let section = Section {
+            of: self.0.clone(),
+            range: rows.start * size..rows.end * size,
+        };
+        Ok(vec![Box::new(section), array.padding(numbers[0], 1)])
+    }
+}
+
+/// A range of some bytes.
+struct Section {
+    of: Arc<dyn Bytes>,
+    range: Range<u64>,
+}
+
+impl Bytes for Section {
+    fn len(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let start = self.range.start;
+        self.of.read(start + range.start..start + range.end, out)
+    }
+}
+
 /// Numbers or text of metadata.
 pub(super) struct Scalar {
     pub(super) of: Type,
@@ -310,7 +403,7 @@ impl Element for Scalar {
             (_, Some(_)) => encoded("array", "0.2.0"),
         };
         let shape: Vec<u64> = self.count.into_iter().collect();
-        let content = super::node::Whole(self.bytes.clone());
+        let content = Whole(self.bytes.clone());
         Ok(Array::new(self.of, shape.clone(), shape, attributes, content).into())
     }
 

@@ -32,10 +32,9 @@
 //! | [`frame`] | data frames |
 //! | [`text`] | chunks of text |
 //! | [`matrix`] | arrays of numbers |
-//! | [`csr`] | sparse matrices as CSR |
+//! | [`csr`] | sparse matrices by rows |
 
 mod axis;
-#[allow(dead_code)]
 mod csr;
 mod frame;
 mod matrix;
@@ -52,7 +51,7 @@ use crate::query::View;
 use crate::runtime::cache::CacheKey;
 use axis::Axis;
 use frame::{Frame, unfit_name};
-use matrix::{Dense, Division, Filled, Scalar, domain_shape};
+use matrix::{Dense, Division, Filled, Scalar, Sparse, domain_shape};
 use node::{Group, Member, Members, Node, Type};
 use source::{Described, Object};
 pub use source::{Found, Source, SourceGroup};
@@ -66,6 +65,17 @@ const DATA: &str = "data";
 
 /// The most chunks of an AnnData that is listed.
 const MAX_LISTED_CHUNKS: u64 = 1 << 12;
+
+/// The name of the directory.
+pub const NAME: &str = "anndata.zarr";
+
+/// The layer that is X in a directory of this name: None for the usual one. None if no AnnData is called so.
+pub fn layer_of(name: &str) -> Option<Option<&str>> {
+    match name {
+        NAME => Some(None),
+        _ => Some(Some(name.strip_prefix("anndata.")?.strip_suffix(".zarr")?)),
+    }
+}
 
 /// Elements that are left out, and why.
 type LeftOut = Vec<(String, String)>;
@@ -378,13 +388,17 @@ fn matrix(
             division,
         })));
     }
-    Ok(match columns {
-        Some(_) => Err("sparse matrices are not shown".to_owned()),
-        None => Ok(Member::new(Filled {
+    Ok(Ok(match columns {
+        Some(columns) => Member::new(Sparse {
             view,
             rows: rows.clone(),
-        })),
-    })
+            columns: columns.clone(),
+        }),
+        None => Member::new(Filled {
+            view,
+            rows: rows.clone(),
+        }),
+    }))
 }
 
 /// Why the values of an array cannot be shown; None if they can.

@@ -4,6 +4,7 @@ use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
 use crate::export::zarr::data_type;
 use crate::format::datatype::{Datatype, Kind};
+use crate::fragment::cells::Cells;
 use crate::layout::FileLayout;
 use crate::query::table::NOT_A_TIME;
 use crate::runtime::get_or_make;
@@ -357,8 +358,14 @@ impl Bytes for Padding {
     }
 }
 
+/// The columns that a file reads. Their files stay open as long as it does.
+pub(super) type Held = Vec<Arc<dyn Cells>>;
+
 /// Values of fixed size in rows.
 pub(super) trait Values: Send + Sync {
+    /// The columns that are read.
+    fn hold(&self) -> Result<Held>;
+
     /// Appends the values of some rows.
     fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()>;
 }
@@ -369,6 +376,7 @@ struct RowBytes {
     /// Bytes of a row.
     size: u64,
     rows: Range<u64>,
+    held: OnceLock<Held>,
 }
 
 impl Bytes for RowBytes {
@@ -377,6 +385,7 @@ impl Bytes for RowBytes {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        get_or_make(&self.held, || self.values.hold())?;
         let rows = range.start / self.size..range.end.div_ceil(self.size);
         let before = out.len();
         let first = self.rows.start;
@@ -395,6 +404,7 @@ impl Content for InRows {
             values: self.0.clone(),
             size: array.of.size(),
             rows: array.rows(numbers[0]),
+            held: OnceLock::new(),
         };
         Ok(vec![Box::new(rows), array.padding(numbers[0], 1)])
     }
@@ -406,5 +416,55 @@ pub(super) struct Whole(pub(super) Arc<Vec<u8>>);
 impl Content for Whole {
     fn chunk(&self, _: &Array, _: &[u64]) -> Result<Parts> {
         Ok(vec![Box::new(self.0.clone())])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_as_long_as_all_others() {
+        struct Numbers;
+        impl Values for Numbers {
+            fn hold(&self) -> Result<Held> {
+                Ok(Held::new())
+            }
+            fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
+                out.write(|out| out.extend(rows.flat_map(|row| (row as i64 + 1).to_le_bytes())));
+                Ok(())
+            }
+        }
+        let of = Type::Date(Datatype::DatetimeMs);
+        let array = Array::column(of, 5, 3, encoded("array", "0.2.0"), InRows(Arc::new(Numbers)));
+        let not_a_time = i64::MIN;
+        for (number, expected) in [(0, [1i64, 2, 3]), (1, [4, 5, not_a_time])] {
+            let expected = expected.map(i64::to_le_bytes).concat();
+            let file = array.chunk(&[number], 0).unwrap();
+            for start in 0..24 {
+                for end in start..=24 {
+                    let range = start as u64..end as u64;
+                    let read = Output::of(|out| file.read(range, out)).unwrap();
+                    assert_eq!(*read, expected[start..end], "{start}..{end}");
+                }
+            }
+        }
+        let json: Json = serde_json::from_slice(&Node::from(array).json()).unwrap();
+        assert_eq!(json["data_type"]["configuration"]["unit"], "ms");
+        assert_eq!(json["fill_value"], i64::MIN);
+        assert_eq!(json["chunk_grid"]["configuration"]["chunk_shape"], json!([3]));
+    }
+
+    #[test]
+    fn an_array_without_cells_has_chunks_of_one() {
+        let array = Array::new(
+            Type::Text,
+            vec![0, 4],
+            vec![0, 4],
+            Attributes::new(),
+            Whole(Arc::default()),
+        );
+        assert_eq!((array.sides.clone(), array.counts()), (vec![1, 1], vec![0, 4]));
+        assert!(array.chunk(&[0, 0], 0).is_err());
     }
 }

@@ -12,18 +12,24 @@
 //! The length of a chunk follows from those of its texts. A chunk is cut into blocks, each of which is made
 //! when it is read.
 
-use super::node::{Array, Content, Parts};
+use super::node::{Array, Content, Held, Parts};
 use crate::bytes::{Bytes, Keep, Output};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::format::scalar::Scalar;
 use crate::runtime::cache::{CacheKey, Entry};
+use crate::runtime::get_or_make;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Texts in order.
 pub(super) trait Texts: Send + Sync {
+    /// The columns that are read.
+    fn hold(&self) -> Result<Held> {
+        Ok(Held::new())
+    }
+
     /// The bytes of some texts each. Reads no more than lengths need.
     fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>>;
 
@@ -65,6 +71,7 @@ impl Content for TextChunks {
             object: self.engine.number(&("text", self.object, number)),
             texts: self.texts.clone(),
             blocks,
+            held: OnceLock::new(),
         };
         let mut parts: Parts = vec![Box::new(count.to_le_bytes().to_vec()), Box::new(body)];
         if !array.shape.is_empty() {
@@ -90,6 +97,7 @@ impl Entry for Blocks {
 
 impl Blocks {
     fn measure(texts: &dyn Texts, all: Range<u64>) -> Result<Blocks> {
+        let _held = texts.hold()?;
         let (mut ends, mut before, mut sum) = (Vec::new(), 0u64, 0u64);
         let mut start = all.start;
         while start < all.end {
@@ -123,6 +131,7 @@ struct Body {
     object: u64,
     texts: Arc<dyn Texts>,
     blocks: Arc<Blocks>,
+    held: OnceLock<Held>,
 }
 
 impl Body {
@@ -160,6 +169,7 @@ impl Bytes for Body {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        get_or_make(&self.held, || self.texts.hold())?;
         let ends = &self.blocks.ends;
         let mut number = ends.partition_point(|(_, end)| *end <= range.start);
         let mut position = range.start;
@@ -246,7 +256,58 @@ fn float_text(shortest: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::node::{Type, encoded};
     use super::*;
+    use crate::runtime::stats::Stats;
+    use crate::storage::MemoryStorage;
+
+    fn array(texts: Vec<Vec<u8>>, side: u64) -> Array {
+        let stats: Arc<Stats> = Arc::default();
+        let storage = Arc::new(MemoryStorage::default());
+        let content = TextChunks {
+            engine: Arc::new(Engine::new(storage, 1 << 20, Vec::new(), stats)),
+            object: 7,
+            texts: Arc::new(texts.clone()),
+        };
+        let rows = texts.len() as u64;
+        let attributes = encoded("string-array", "0.2.0");
+        Array::new(Type::Text, vec![rows], vec![side], attributes, content)
+    }
+
+    #[test]
+    fn any_range_of_a_chunk_of_text_is_what_lies_there() {
+        let texts: Vec<Vec<u8>> = (0..700usize).map(|i| vec![b'a'; i * i % 3001]).collect();
+        let array = array(texts.clone(), 300);
+        assert_eq!(array.counts(), [3]);
+        for number in 0..3 {
+            let mut expected = 300u32.to_le_bytes().to_vec();
+            for row in number * 300..number * 300 + 300 {
+                let text = texts.get(row).map_or(&[][..], |text| text);
+                expected.extend((text.len() as u32).to_le_bytes());
+                expected.extend_from_slice(text);
+            }
+            let file = array.chunk(&[number as u64], 0).unwrap();
+            let len = expected.len();
+            assert_eq!(file.len(), len as u64);
+            let read = |range: Range<u64>| Output::of(|out| file.read(range, out)).unwrap();
+            assert!(*read(0..len as u64) == *expected);
+            for start in (0..len).step_by(4999) {
+                let end = len.min(start + 140_000);
+                assert!(*read(start as u64..end as u64) == expected[start..end], "{start}");
+            }
+        }
+        assert!(array.chunk(&[3], 0).is_err());
+    }
+
+    #[test]
+    fn text_that_is_not_utf8_is_an_error_and_its_length_is_known() {
+        let file = array(vec![b"good".to_vec(), vec![0xFF]], 2)
+            .chunk(&[0], 0)
+            .unwrap();
+        assert_eq!(file.len(), 4 + 4 + 4 + 4 + 1);
+        let error = Output::of(|out| file.read(0..17, out)).err().unwrap();
+        assert!(error.message().contains("row 1"), "{error}");
+    }
 
     #[test]
     fn floats_are_as_python_writes_them() {
