@@ -276,6 +276,9 @@ def stored(checks):
         status, headers, body = client.ask("GET", top + name)
         checks.equal("a stored file", (status, body), (200, schema.read_bytes()))
         checks.equal("its tag by HEAD", client.ask("HEAD", top + name)[1]["ETag"], headers["ETag"])
+        for path in ("", "weather"):
+            shown = subprocess.run([binary(), "ls", url + path], capture_output=True, text=True, timeout=60)
+            checks.equal(f"the tree itself is no source: /{path}", (shown.returncode, ".tiledbfs/stored/" in shown.stderr), (1, True))
         with mounted(url + top[1:]) as there, mounted(SAMPLE) as here:
             for name in ("weather/data/table.csv", "weather/schema.json", "lightning/data/table.parquet"):
                 checks.equal(f"{name} over HTTP", (there / name).read_bytes() == (here / name).read_bytes(), True)

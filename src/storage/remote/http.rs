@@ -10,7 +10,7 @@ use object_store::client::{
     ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
     HttpService,
 };
-use reqwest::header::LOCATION;
+use reqwest::header::{LOCATION, SERVER};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, NoProxy, Proxy, StatusCode, Url};
 use std::error::Error;
@@ -144,6 +144,9 @@ fn is_tried_again(error: &HttpError) -> bool {
     !matches!(error.kind(), HttpErrorKind::Unknown | HttpErrorKind::Decode)
 }
 
+/// Where `tiledbfs serve` has arrays as they are stored. The rest of its tree has none.
+const STORED: &str = "/.tiledbfs/stored";
+
 impl HttpService for Client {
     fn call<'a, 'b>(
         &'a self,
@@ -159,7 +162,22 @@ impl HttpService for Client {
                 counter.add(1);
             }
             let lists = request.method().as_str() == "PROPFIND";
+            let is_stored = request.uri().path().contains(STORED);
             let mut response = self.execute(request).await;
+            if let Ok(response) = &response
+                && lists
+                && !is_stored
+                && response.status().as_u16() == 207
+                && response
+                    .headers()
+                    .get(SERVER)
+                    .is_some_and(|name| name == "tiledbfs")
+            {
+                return Err(refused(
+                    "this is the tree that `tiledbfs serve` shows: with its option --stored, what it reads is at \
+                     the URL of the tree and .tiledbfs/stored/",
+                ));
+            }
             // A server without WebDAV answers 501, which `object_store` would try again.
             if let Ok(response) = &mut response
                 && lists
