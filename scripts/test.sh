@@ -52,7 +52,7 @@ run() {
 
 install_all() {
     ensure_system
-    need rsync=rsync mountpoint=util-linux od=coreutils ncdump=netcdf-bin gdalmdiminfo=gdal-bin h5dump=hdf5-tools openssl=openssl curl=curl wget=wget aria2c=aria2
+    need rsync=rsync mountpoint=util-linux od=coreutils ncdump=netcdf-bin gdalmdiminfo=gdal-bin h5dump=hdf5-tools openssl=openssl curl=curl wget=wget aria2c=aria2 nginx=nginx-light
     if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
         command -v rustup >/dev/null || die "cargo fmt or cargo clippy is missing"
         rustup component add rustfmt clippy
@@ -151,6 +151,7 @@ run "over HTTP: pages, WebDAV" "$PYTHON" tests/oracle/serve_page.py
 run "over HTTP: TLS, HTTP/2" "$PYTHON" tests/oracle/serve_http2.py
 run "over HTTP: faults, load" "$PYTHON" tests/oracle/serve_load.py
 run "over HTTP: clients" "$PYTHON" tests/oracle/serve_clients.py
+run "over HTTP: behind proxies" "$PYTHON" tests/oracle/serve_proxies.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "exchanged names" "$PYTHON" tests/oracle/name_swaps.py --seconds 30
 run "leftovers" "$PYTHON" tests/oracle/leftovers.py
