@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use tiledbfs::internals::fragment::info::METADATA_FILE;
 use tiledbfs::internals::cursor::Cursor;
 use tiledbfs::internals::filter::generic::read_generic_tile;
 use tiledbfs::internals::format::datatype::{CellValNum, Datatype};
@@ -12,8 +11,9 @@ use tiledbfs::internals::format::enums::Encryption;
 use tiledbfs::internals::format::name::TimestampedName;
 use tiledbfs::internals::format::pipeline::{Codec, Filter, Pipeline};
 use tiledbfs::internals::format::schema::{Dimension, Schema};
-use tiledbfs::internals::storage::{MemoryBlob, MemoryStorage};
+use tiledbfs::internals::fragment::info::METADATA_FILE;
 use tiledbfs::internals::query::DimRange;
+use tiledbfs::internals::storage::{MemoryBlob, MemoryStorage};
 use tiledbfs_fuzz::arrays::Dice;
 use tiledbfs_fuzz::bare::{bare_source, bare_tile, footer_of};
 use tiledbfs_fuzz::chunks::{EMBEDS, FILTERS, FOLLOWS, NO_CELLS, PROPAGATES, SEALS};
@@ -68,6 +68,7 @@ fn main() {
         seeds.add("exports", decided.collect());
     }
     propfind(&mut seeds);
+    requests(&mut seeds);
     for root in arguments {
         for source in sources(&root) {
             if let Ok(storage) = MemoryStorage::copy_of(&source) {
@@ -145,6 +146,36 @@ fn propfind(seeds: &mut Seeds) {
     }
 }
 
+/// Heads, paths and ranges.
+fn requests(seeds: &mut Seeds) {
+    for size in [1, 7, 255] {
+        let received =
+            b"GET /a%20b/?c HTTP/1.1\r\nHost: a\r\n\r\nPROPFIND / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde\
+            PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+        seeds.add("framing", with(size, received));
+    }
+    for path in [
+        "/",
+        "/a/b/",
+        "/a%2Fb/%5c\\",
+        "/%252e%252E/...",
+        "/%ff",
+        "//a",
+        "/%2e%2E/",
+    ] {
+        seeds.add("url_path", path.as_bytes().to_vec());
+    }
+    for header in [
+        "bytes=0-0",
+        "bytes=-7",
+        "bytes=5-",
+        "bytes=0-50,10-20,\t40-60 ,,",
+        "bytes=98-18446744073709551615",
+    ] {
+        seeds.add("range", [&100u32.to_le_bytes()[..], header.as_bytes()].concat());
+    }
+}
+
 fn with(which: u8, bytes: &[u8]) -> Vec<u8> {
     [&[which], bytes].concat()
 }
@@ -201,7 +232,8 @@ fn one_source(storage: &MemoryStorage, seeds: &mut Seeds) {
     }
     let Some(body) = schema else { return };
     for (i, condition) in conditions.iter().enumerate() {
-        let (Ok(schema_length), Ok(length)) = (u16::try_from(body.len()), u16::try_from(condition.len())) else {
+        let (Ok(schema_length), Ok(length)) = (u16::try_from(body.len()), u16::try_from(condition.len()))
+        else {
             continue;
         };
         let mut one = vec![0, i as u8, 12, 5];

@@ -12,6 +12,7 @@ pub mod memory;
 pub mod mutator;
 pub mod paths;
 mod propfind;
+mod requests;
 mod seal;
 mod views;
 #[path = "../../tests/common/walk.rs"]
@@ -92,6 +93,9 @@ pub const TARGETS: &[Target] = &[
     ("enumeration", enumeration),
     ("paths", paths::paths),
     ("propfind", propfind::propfind),
+    ("framing", requests::framing),
+    ("url_path", requests::url_path),
+    ("range", requests::range),
     ("filter", filter),
     ("pipeline", pipeline),
     ("array", array),
