@@ -163,6 +163,7 @@ run "mounts that others make" "$PYTHON" tests/oracle/descriptors.py
 run "dimension labels" "$PYTHON" tests/oracle/labels.py
 run "data sets" env TILEDBFS_WRITERS="$TARGET/venv-cf/bin/python" "$PYTHON" tests/oracle/datasets.py
 run "data sets: rasters" "$TARGET/venv-datasets/bin/python" tests/oracle/dataset_rasters.py
+run "data sets: images" "$TARGET/venv-datasets/bin/python" tests/oracle/dataset_images.py
 run "data sets: tables" "$TARGET/venv-datasets/bin/python" tests/oracle/dataset_tables.py
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 120

@@ -11,7 +11,11 @@
 //! Rasters that GDAL wrote end where GDAL says. `X` and `Y` get coordinates if all arrays along them are rasters
 //! at one place.
 //!
+//! The resolutions of an image are no variables: such a group has [`image.ome.zarr/`](image) instead.
+//!
 //! What does not fit is left out, with a reason, and all else stays.
+
+pub mod image;
 
 use super::chunks::{Chunks, extents};
 use super::file_group::FileGroup;
@@ -24,15 +28,16 @@ use crate::catalog::Array;
 use crate::catalog::group::OpenGroup;
 use crate::catalog::time::When;
 use crate::error::{ErrorKind, Result};
-use crate::format::datatype::{Datatype, Kind as Type};
+use crate::format::datatype::{CellValNum, Datatype, Kind as Type};
 use crate::format::enums::ArrayType;
 use crate::format::schema::{Dimension, Schema};
 use crate::layout::FileLayout;
 use crate::names;
 use crate::query::selection::Selection;
-use crate::query::{DimRange, View};
+use crate::query::{DimRange, Field, View};
 use crate::runtime::cache::CacheKey;
 use crate::runtime::{get_or_make, hash};
+use image::{Image, Stored, Told};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -147,6 +152,8 @@ pub struct Group {
     pub left_out: Vec<(String, String)>,
     /// The groups in it by name.
     pub groups: Vec<(String, Group)>,
+    /// The image that it is; None if it is none.
+    pub image: Option<Arc<Image>>,
     members: Vec<Member>,
     metadata: GroupMetadata,
 }
@@ -155,8 +162,10 @@ pub struct Group {
 struct Member {
     schema: Arc<Schema>,
     selection: Selection,
-    /// Its dimensions as indexes of the group's; None for scalars.
+    /// Its dimensions as indexes of the group's; None for scalars and images.
     dimensions: Option<Vec<usize>>,
+    /// How many cells the data set has along each dimension of the array.
+    lengths: Vec<u64>,
     extents: Vec<u64>,
 }
 
@@ -173,7 +182,7 @@ enum Lengths {
 pub struct Dataset {
     /// What it is.
     pub kind: Kind,
-    /// Why there is neither `dataset.zarr/` nor `dataset.nc`; None if there are both.
+    /// Why it has no exports; None if it has `image.ome.zarr/`, or `dataset.zarr/` and `dataset.nc`.
     pub absent: Option<String>,
     /// All of it.
     pub root: Group,
@@ -192,7 +201,7 @@ impl Dataset {
             snapshot.map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
         });
         Ok(Dataset {
-            absent: absent(kind, &root),
+            absent: absent(&root),
             mtime: mtimes.max().unwrap_or(0),
             kind,
             root,
@@ -223,7 +232,7 @@ impl Dataset {
         self.mtime
     }
 
-    /// `dataset.zarr/`.
+    /// `dataset.zarr/`, or `image.ome.zarr/`.
     pub fn zarr(&self) -> Result<zarr::ZarrGroup> {
         let made = || self.file_group(&self.root, "", Naming::Zarr).map(Arc::new);
         Ok(get_or_make(&self.zarr, made)?.clone().into())
@@ -239,7 +248,7 @@ impl Dataset {
 
     /// The group at `path` of the data set, and all in it.
     fn file_group(&self, group: &Group, path: &str, naming: Naming) -> Result<FileGroup> {
-        let views = group.members.iter().map(|member| Arc::new(member.view(group)));
+        let views = group.members.iter().map(|member| Arc::new(member.view()));
         let views: Vec<Arc<View>> = views.collect();
         let engine = self.source.group.engine();
         let of = ("dataset", self.source.group.path(), path, self.state, naming);
@@ -256,25 +265,24 @@ impl Dataset {
             groups: groups.collect::<Result<_>>()?,
             grid,
             views,
+            image: group.image.clone(),
         })
     }
 }
 
-/// Whether listings show the data set of `source`. Reads schemas, and footers only if the domains are too
-/// large to tell.
-pub fn is_listed(source: &Source) -> Result<bool> {
+/// The kind of the data set of `source` if listings show it. Reads schemas, of images metadata, and footers
+/// only if the domains are too large to tell.
+pub fn listed(source: &Source) -> Result<Option<Kind>> {
     let (kind, bounds) = Group::new(source, Lengths::Bounds)?;
-    if absent(kind, &bounds).is_some() {
-        return Ok(false);
+    if absent(&bounds).is_some() {
+        return Ok(None);
     }
-    Ok(bounds.chunks() <= MAX_LISTED_CHUNKS
-        || Group::new(source, Lengths::Exact)?.1.chunks() <= MAX_LISTED_CHUNKS)
+    let is_listed = bounds.chunks() <= MAX_LISTED_CHUNKS
+        || kind != Kind::Image && Group::new(source, Lengths::Exact)?.1.chunks() <= MAX_LISTED_CHUNKS;
+    Ok(is_listed.then_some(kind))
 }
 
-fn absent(kind: Kind, root: &Group) -> Option<String> {
-    if kind == Kind::Image {
-        return Some("the arrays are resolutions of one image, not variables".to_owned());
-    }
+fn absent(root: &Group) -> Option<String> {
     (!root.has_cells()).then(|| "no array of the group has cells and can be a variable".to_owned())
 }
 
@@ -291,11 +299,16 @@ impl Group {
             variables: Vec::new(),
             left_out: source.left_out.clone(),
             groups: Vec::new(),
+            image: None,
             members: Vec::new(),
             metadata,
         };
         for (key, reason) in &group.metadata.left_out {
             group.left_out.push((shown(key), (*reason).to_owned()));
+        }
+        if kind == Kind::Image {
+            group.add_levels(source)?;
+            return Ok((kind, group));
         }
         let mut found: Vec<(Found, Vec<u64>)> = Vec::new();
         for (name, array) in &source.arrays {
@@ -313,8 +326,13 @@ impl Group {
                 group.left_out.push((shown(name), reason));
                 continue;
             }
-            let (_, inner) = Group::new(inner, lengths)?;
-            group.groups.push((encoded, inner));
+            match Group::new(inner, lengths)? {
+                (Kind::Image, _) => {
+                    let reason = "it is an image, which the group has by itself".to_owned();
+                    group.left_out.push((shown(name), reason));
+                }
+                (_, inner) => group.groups.push((encoded, inner)),
+            }
         }
         Ok((kind, group))
     }
@@ -419,8 +437,66 @@ impl Group {
             schema: found.schema,
             selection: found.selection,
             dimensions: (!found.is_scalar).then_some(dimensions),
+            lengths: lengths.to_vec(),
             extents: found.extents,
         });
+    }
+
+    /// Makes it the image that tiledb-bioimg wrote: each array with a level is a variable.
+    fn add_levels(&mut self, source: &Source) -> Result<()> {
+        let told = Told::read(&self.metadata, &mut self.left_out);
+        let mut found: BTreeMap<u64, Values> = BTreeMap::new();
+        for (name, array) in &source.arrays {
+            let level = match Found::new(name, array, Kind::Image, Lengths::Bounds)? {
+                Ok((member, ends)) => member.level(&told, &ends)?,
+                Err(reason) => Err(reason),
+            };
+            let reason = match level {
+                Ok((level, member)) if !found.contains_key(&level) => {
+                    found.insert(level, member);
+                    continue;
+                }
+                Ok((level, _)) => format!("a member before it is level {level}"),
+                Err(reason) => reason,
+            };
+            self.left_out.push((shown(name), reason));
+        }
+        for (name, _) in &source.groups {
+            let reason = "an image has no groups".to_owned();
+            self.left_out.push((shown(name), reason));
+        }
+        let stored = found.iter().map(|(level, (member, _, field))| Stored {
+            level: *level,
+            dimensions: &member.dimensions,
+            shape: &member.domain,
+            extents: &member.extents,
+            size: field.datatype.size() as u64,
+        });
+        let image = Image::new(&told, &stored.collect::<Vec<_>>(), &mut self.left_out);
+        if let Some(first) = image.levels.first() {
+            let lengths = first.shape.iter().copied();
+            self.dimensions = image.axes.iter().cloned().zip(lengths).collect();
+        }
+        for (number, (level, (member, index, field))) in found.into_iter().enumerate() {
+            self.variables.push(Variable {
+                name: level.to_string(),
+                array: member.name,
+                size: field.datatype.size() as u64,
+                attribute: field.name,
+                dimensions: (0..image.axes.len()).collect(),
+                field: index,
+                member: number,
+            });
+            self.members.push(Member {
+                schema: member.schema,
+                selection: member.selection,
+                dimensions: None,
+                lengths: member.domain,
+                extents: member.extents,
+            });
+        }
+        self.image = Some(Arc::new(image));
+        Ok(())
     }
 
     /// Whether a variable has cells.
@@ -433,6 +509,10 @@ impl Group {
 
     /// The number of chunks of `dataset.zarr/`, at least.
     fn chunks(&self) -> u64 {
+        if let Some(image) = &self.image {
+            let levels = image.levels.iter().map(|level| level.chunks.count());
+            return levels.fold(0, u64::saturating_add);
+        }
         let own = self.variables.iter().map(|variable| {
             let axes = variable.dimensions.iter();
             let shape: Vec<u64> = axes.map(|number| self.dimensions[*number].1).collect();
@@ -444,6 +524,9 @@ impl Group {
 
     /// Its variables and attributes, by the rules for names of a format; `views` are those of its members.
     fn grid(&self, views: &[Arc<View>], naming: Naming) -> Result<Grid> {
+        if let Some(image) = &self.image {
+            return self.levels(image, views, naming);
+        }
         let dimensions = self.dimensions.iter();
         let dimensions = dimensions.map(|(name, _)| naming.name(name.clone()));
         let dimensions = names::unique(dimensions.collect(), names::MAX);
@@ -476,6 +559,29 @@ impl Group {
         let extents: Vec<_> = self.members.iter().map(|member| member.extents.clone()).collect();
         let attributes = grid::of_pairs(&self.metadata.attributes, naming);
         Grid::new(dimensions, variables, &extents, attributes)
+    }
+
+    /// The levels of an image. They have no dimensions here: [`Image::levels`] has their axes.
+    fn levels(&self, image: &Image, views: &[Arc<View>], naming: Naming) -> Result<Grid> {
+        let mut taken = HashSet::new();
+        let mut levels = Vec::new();
+        for (variable, view) in self.variables.iter().zip(views) {
+            let name = variable.name.clone();
+            let made = grid::of_dataset(view, variable.field, name, naming, &mut taken)?;
+            // The first has the values.
+            levels.extend(made.into_iter().take(1).map(|mut level| {
+                level.attributes.clear();
+                level.fill_value = None;
+                level.view = variable.member;
+                level
+            }));
+        }
+        let extents: Vec<_> = self.members.iter().map(|member| member.extents.clone()).collect();
+        let mut grid = Grid::new(Vec::new(), levels, &extents, Vec::new())?;
+        for (variable, level) in grid.variables.iter_mut().zip(&image.levels) {
+            variable.chunks = level.chunks.clone();
+        }
+        Ok(grid)
     }
 
     /// The coordinates of rasters along dimensions of these names, where all members with the dimension have the
@@ -519,31 +625,26 @@ impl Group {
 
 impl Member {
     /// The cells of the array that the data set has.
-    fn view(&self, group: &Group) -> View {
-        let lengths = self.dimensions.as_ref();
-        let lengths = lengths.map(|axes| axes.iter().map(|axis| group.dimensions[*axis].1));
-        let lengths: Option<Vec<u64>> = lengths.map(Iterator::collect);
-        if lengths.as_ref().is_some_and(|lengths| lengths.contains(&0)) {
+    fn view(&self) -> View {
+        if self.lengths.contains(&0) {
             // Nothing is read of it.
             return View::of(self.selection.clone());
         }
-        let lengths = lengths.unwrap_or_else(|| vec![1]);
-        let ranges = self
-            .schema
-            .dimensions
-            .iter()
-            .zip(lengths)
-            .map(|(dimension, length)| {
-                let lo = first(dimension);
-                let hi = (lo + i128::from(length) - 1).to_le_bytes();
-                DimRange {
-                    lo: Some(lo.to_le_bytes()[..dimension.datatype.size()].to_vec()),
-                    hi: Some(hi[..dimension.datatype.size()].to_vec()),
-                }
-            });
+        let axes = self.schema.dimensions.iter().zip(&self.lengths);
+        let ranges = axes.map(|(dimension, length)| {
+            let lo = first(dimension);
+            let hi = (lo + i128::from(*length) - 1).to_le_bytes();
+            DimRange {
+                lo: Some(lo.to_le_bytes()[..dimension.datatype.size()].to_vec()),
+                hi: Some(hi[..dimension.datatype.size()].to_vec()),
+            }
+        });
         View::of(self.selection.clone()).within(ranges.collect())
     }
 }
+
+/// An array with the field that has the values of an image, and the field's place.
+type Values = (Found, usize, Field);
 
 /// A dense array that may have variables.
 struct Found {
@@ -623,6 +724,44 @@ impl Found {
             schema,
         };
         Ok(Ok((found, ends)))
+    }
+}
+
+impl Found {
+    /// The number of the level that the array of an image is, with the field that has the values; or why it is
+    /// none. `ends` tells how far there are cells.
+    fn level(self, told: &Told, ends: &[u64]) -> Result<Result<(u64, Values), String>> {
+        let reason = |reason: &str| Ok(Err(reason.to_owned()));
+        if ends.contains(&0) {
+            return reason("nothing is written");
+        }
+        let view = View::of(self.selection.clone());
+        let Some(level) = image::level(&Metadata::or_none(&view)?.array) else {
+            return reason("its metadata has no number of a level");
+        };
+        let (axes, fields) = (self.schema.dimensions.len(), self.schema.fields());
+        let mut numbered = fields.into_iter().enumerate().skip(axes);
+        let found = match self.schema.attributes.len() {
+            1 => numbered.next(),
+            _ => numbered.find(|(_, field)| field.name == image::VALUES.as_bytes()),
+        };
+        let is_number =
+            |field: &Field| matches!(field.datatype.kind(), Type::Signed | Type::Unsigned | Type::Float);
+        let fits = |field: &Field| is_number(field) && field.cell_val_num == CellValNum::Fixed(1);
+        let Some((index, field)) = found.filter(|(_, field)| fits(field)) else {
+            return reason("it has no attribute of numbers that is the image's");
+        };
+        let stored = Stored {
+            level,
+            dimensions: &self.dimensions,
+            shape: &self.domain,
+            extents: &self.extents,
+            size: field.datatype.size() as u64,
+        };
+        match stored.axes(told.depth(level)) {
+            Ok(_) => Ok(Ok((level, (self, index, field)))),
+            Err(why) => reason(why),
+        }
     }
 }
 

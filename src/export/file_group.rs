@@ -1,6 +1,7 @@
 //! A group of a file of variables, as `array.nc` and `array.zarr/` have one: a [`Grid`], the views that its
 //! values come from, and further groups.
 
+use super::dataset::image::Image;
 use super::grid::{Grid, Naming, Variable};
 use super::raster;
 use crate::error::Result;
@@ -15,6 +16,8 @@ pub struct FileGroup {
     pub views: Vec<Arc<View>>,
     /// The groups in it by name. A name is unique among them and the variables.
     pub groups: Vec<(String, Arc<FileGroup>)>,
+    /// The image whose levels the variables are, in order; None if it is none.
+    pub image: Option<Arc<Image>>,
 }
 
 impl FileGroup {
@@ -26,6 +29,7 @@ impl FileGroup {
             grid: Grid::of(&view, naming)?,
             views: vec![view],
             groups: Vec::new(),
+            image: None,
         })
     }
 

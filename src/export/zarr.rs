@@ -19,6 +19,7 @@
 //! ```
 
 use super::chunks::{Chunk, Chunks, extents};
+use super::dataset::image::{Image, Level};
 use super::file_group::FileGroup;
 use super::grid::{self, Naming, Value, Variable};
 use crate::error::{Error, Result};
@@ -140,10 +141,14 @@ fn consolidate(group: &FileGroup, path: &str, out: &mut Map<String, Json>) {
 }
 
 fn group_document(group: &FileGroup) -> Json {
+    let attributes = match &group.image {
+        Some(image) => json!({"ome": image.ome}),
+        None => attributes(&group.grid.attributes).into(),
+    };
     json!({
         "zarr_format": 3,
         "node_type": "group",
-        "attributes": attributes(&group.grid.attributes),
+        "attributes": attributes,
     })
 }
 
@@ -162,12 +167,25 @@ impl ZarrArray<'_> {
     fn document(&self) -> Json {
         let variable = self.variable;
         let (datatype, size) = (variable.datatype, variable.datatype.size());
-        let dimensions = &self.group.grid.dimensions;
-        let names = variable.dimensions.iter().map(|number| &*dimensions[*number].0);
         let codec = match size {
             1 => json!({"name": "bytes"}),
             _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
         };
+        let (mut shape, mut sides, mut codecs) =
+            (&variable.chunks.shape, &variable.chunks.sides, vec![codec]);
+        let dimensions = &self.group.grid.dimensions;
+        let names = variable.dimensions.iter().map(|number| &*dimensions[*number].0);
+        let mut names: Vec<&str> = names.collect();
+        if let Some((image, level)) = self.level() {
+            (shape, sides) = (&level.shape, &level.sides);
+            names = image.axes.iter().map(|name| &**name).collect();
+            if !level.order.is_sorted() {
+                codecs.insert(
+                    0,
+                    json!({"name": "transpose", "configuration": {"order": level.order}}),
+                );
+            }
+        }
         let mut attributes = attributes(&variable.attributes);
         if let Some(fill) = &variable.fill_value {
             attributes.insert("_FillValue".to_owned(), encoded(datatype, fill));
@@ -176,26 +194,40 @@ impl ZarrArray<'_> {
         json!({
             "zarr_format": 3,
             "node_type": "array",
-            "shape": variable.chunks.shape,
+            "shape": shape,
             "data_type": data_type(datatype),
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": variable.chunks.sides}},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": sides}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": number(datatype, variable.fill.get(..size).unwrap_or(&zero)),
-            "codecs": [codec],
-            "dimension_names": names.collect::<Vec<_>>(),
+            "codecs": codecs,
+            "dimension_names": names,
             "attributes": attributes,
         })
     }
 
     /// The number of chunks along each axis.
     pub fn counts(&self) -> Vec<u64> {
-        self.variable.chunks.counts().collect()
+        match self.level() {
+            Some((_, level)) => level.counts().collect(),
+            None => self.variable.chunks.counts().collect(),
+        }
+    }
+
+    /// The level that the array is, of which image; None if it is none.
+    fn level(&self) -> Option<(&Image, &Level)> {
+        let image = self.group.image.as_ref()?;
+        Some((image, &image.levels[self.variable.view]))
     }
 
     /// The chunk of these numbers along the axes; `NotFound` if there is none. Reads decode the data.
     pub fn chunk(&self, numbers: &[u64]) -> Result<FileLayout> {
         let view = self.group.view(self.variable);
-        let chunk = Chunk::open(view, self.variable, numbers)?;
+        let missing = || Error::not_found(format!("there is no chunk {numbers:?}"));
+        let stored = self
+            .level()
+            .map(|(_, level)| level.stored(numbers).ok_or_else(missing));
+        let stored = stored.transpose()?;
+        let chunk = Chunk::open(view, self.variable, stored.as_deref().unwrap_or(numbers))?;
         FileLayout::new(view.state(), vec![Box::new(chunk)])
     }
 }

@@ -1,4 +1,5 @@
-//! What groups export: `dataset.zarr/`, `dataset.nc` and `dataset.json`; see [`crate::export::dataset`].
+//! What groups export: `dataset.zarr/`, `dataset.nc` and `dataset.json`, or for an image `image.ome.zarr/` and
+//! `dataset.json`; see [`crate::export::dataset`].
 //!
 //! All exist by name, unless there is nothing to export. A listing shows all or none of them: none in stores,
 //! where a group is listed with few requests, and none of large groups. A member of such a name is shown
@@ -17,7 +18,7 @@ use crate::catalog::time::When;
 use crate::describe::dataset::dataset_json;
 use crate::describe::render;
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::dataset::{Dataset, MAX_LISTED_ARRAYS, Source, is_listed};
+use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, listed};
 use crate::export::zarr::ZarrGroup;
 use crate::format::enums::ObjectType;
 use crate::layout::FileLayout;
@@ -33,6 +34,7 @@ use std::time::{Duration, Instant};
 const ZARR: &str = "dataset.zarr";
 const NETCDF: &str = "dataset.nc";
 const JSON: &str = "dataset.json";
+const IMAGE: &str = "image.ome.zarr";
 
 /// How long a data set is taken to be of the current state: as long as listings are.
 const LASTING: Duration = Duration::from_millis(100);
@@ -55,14 +57,23 @@ impl ShownGroup {
     pub fn find(&self, name: &OsStr) -> Result<Option<Node>> {
         let (shown, name) = (self.clone(), name.to_str().unwrap_or_default());
         let node = match name {
-            ZARR => Node::Directory(Arc::new(ZarrGroupDirectory(Whose::Group(shown, Vec::new())))),
+            ZARR | IMAGE => Node::Directory(Arc::new(ZarrGroupDirectory(Whose::Group(shown, Vec::new())))),
             NETCDF => GroupFile::node(shown, Exported::NetCdf),
             JSON => return Ok(Some(self.document())),
             _ => return Ok(None),
         };
-        match self.dataset().map(|dataset| dataset.absent.clone()) {
-            Ok(Some(reason)) => Err(Error::not_found(reason)),
-            _ => Ok(Some(node)),
+        let reason = match self.dataset() {
+            Ok(dataset) => match (dataset.kind, name) {
+                (Kind::Image, IMAGE) => dataset.absent.clone(),
+                (Kind::Image, _) => Some(format!("the arrays are resolutions of one image: see {IMAGE}")),
+                (_, IMAGE) => Some("the group is no image".to_owned()),
+                _ => dataset.absent.clone(),
+            },
+            Err(_) => None,
+        };
+        match reason {
+            Some(reason) => Err(Error::not_found(reason)),
+            None => Ok(Some(node)),
         }
     }
 
@@ -73,16 +84,14 @@ impl ShownGroup {
         if hidden || registered > MAX_LISTED_ARRAYS {
             return Vec::new();
         }
-        match self
-            .source(MAX_LISTED_ARRAYS)
-            .and_then(|source| is_listed(&source))
-        {
-            Ok(true) => vec![
+        match self.source(MAX_LISTED_ARRAYS).and_then(|source| listed(&source)) {
+            Ok(Some(Kind::Image)) => vec![(IMAGE, NodeType::Directory), (JSON, NodeType::File)],
+            Ok(Some(_)) => vec![
                 (ZARR, NodeType::Directory),
                 (NETCDF, NodeType::File),
                 (JSON, NodeType::File),
             ],
-            Ok(false) => Vec::new(),
+            Ok(None) => Vec::new(),
             Err(error) => {
                 log::info!("{}: its data set is not listed: {error}", self.display());
                 Vec::new()
@@ -121,7 +130,7 @@ impl ShownGroup {
         source(&self.context, &self.group, &mut Walk { groups, arrays })
     }
 
-    /// The group of `dataset.zarr/` at `path`.
+    /// The group of `dataset.zarr/` at `path`, or `image.ome.zarr/`.
     pub fn zarr(&self, path: &[String]) -> Result<ZarrGroup> {
         let mut group = self.placed(self.dataset()?.zarr())?;
         for name in path {
@@ -268,7 +277,7 @@ fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, walk: &mut Walk) -> Re
 pub enum Exported {
     /// `dataset.nc`
     NetCdf,
-    /// A chunk of an array of `dataset.zarr/`: the path of its group, its name, its numbers along the axes.
+    /// A chunk of an array of `dataset.zarr/` or `image.ome.zarr/`: the path of its group, its name, its numbers along the axes.
     Chunk(Vec<String>, String, Vec<u64>),
 }
 

@@ -1,4 +1,4 @@
-//! `array.zarr/` and `dataset.zarr/`: Zarr groups. Chunks have computed names, one directory per dimension.
+//! `array.zarr/`, `dataset.zarr/` and `image.ome.zarr/`: Zarr groups. Chunks have computed names, one directory per dimension.
 
 use super::dataset::{Exported as OfGroup, GroupFile, ShownGroup};
 use super::document::{Document, DocumentContent};
@@ -135,7 +135,7 @@ macro_rules! of_whose {
     };
 }
 
-/// `array.zarr/`, `dataset.zarr/`, and the groups in it.
+/// `array.zarr/`, `dataset.zarr/` with the groups in it, or `image.ome.zarr/`.
 pub struct ZarrGroupDirectory(pub Whose);
 
 impl Directory for ZarrGroupDirectory {

@@ -23,6 +23,7 @@ fn example() -> Vec<u8> {
         grid: Arc::new(grid.unwrap()),
         views: Vec::new(),
         groups: Vec::new(),
+        image: None,
     };
     let sections = Section::all(&Arc::new(group));
     let storages = storages(&sections).unwrap();

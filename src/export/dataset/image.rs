@@ -1,0 +1,426 @@
+//! `image.ome.zarr/`: the resolutions of an image that tiledb-bioimg wrote, as OME-Zarr 0.5.
+//!
+//! | key of the group | what |
+//! |---|---|
+//! | `axes` | the axes of the source, letters of `TCZYX` in any order |
+//! | `pixel_depth` | by level, the samples of a pixel, if they lie side by side along X: `{"0": 3}` |
+//! | `metadata` | names, colours and bounds of channels, and the sizes of pixels, as JSON |
+//!
+//! Each level is a dense array, whose number is its key `level`. It lacks axes of length 1, and its axes have any
+//! order. The arrays of the image have all axes, in the order t, c, z, y, x. Values are not moved for it: Zarr's
+//! codec `transpose` says how those of a chunk are stored.
+
+use crate::export::chunks::Chunks;
+use crate::export::grid::Value;
+use crate::export::metadata::GroupMetadata;
+use crate::format::scalar::Scalar;
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// All axes, in the order of OME-Zarr.
+const AXES: [&str; 5] = ["T", "C", "Z", "Y", "X"];
+
+/// The place of an axis among [`AXES`], and the key that has the size of a pixel along it.
+const SIZES: [(usize, &str); 4] = [
+    (0, "timeIncrement"),
+    (2, "physicalSizeZ"),
+    (3, "physicalSizeY"),
+    (4, "physicalSizeX"),
+];
+
+/// The channels' place among [`AXES`].
+const CHANNELS: usize = 1;
+
+/// The attribute that has the values.
+pub(super) const VALUES: &str = "intensity";
+
+/// The most samples of a pixel that lie side by side.
+const MAX_DEPTH: u64 = 1 << 16;
+
+/// Units of lengths and times, and how they are written.
+const UNITS: [(&str, &[&str]); 16] = [
+    ("angstrom", &["Å", "angstrom"]),
+    ("picometer", &["pm", "picometer", "picometre"]),
+    ("nanometer", &["nm", "nanometer", "nanometre"]),
+    // The micro sign, and the Greek letter.
+    (
+        "micrometer",
+        &["\u{b5}m", "\u{3bc}m", "um", "micron", "micrometer", "micrometre"],
+    ),
+    ("millimeter", &["mm", "millimeter", "millimetre"]),
+    ("centimeter", &["cm", "centimeter", "centimetre"]),
+    ("meter", &["m", "meter", "metre"]),
+    ("kilometer", &["km", "kilometer", "kilometre"]),
+    ("inch", &["in", "inch"]),
+    ("nanosecond", &["ns", "nanosecond"]),
+    ("microsecond", &["\u{b5}s", "\u{3bc}s", "us", "microsecond"]),
+    ("millisecond", &["ms", "millisecond"]),
+    ("second", &["s", "sec", "second"]),
+    ("minute", &["min", "minute"]),
+    ("hour", &["h", "hour"]),
+    ("day", &["d", "day"]),
+];
+
+/// Units before this one are lengths.
+const FIRST_TIME: usize = 9;
+
+/// What a group tells of an image.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Which of [`AXES`] the source has.
+    axes: [bool; 5],
+    /// The samples of a pixel that lie side by side, by level; 1 unless told.
+    depths: BTreeMap<u64, u64>,
+    /// The size of a pixel along each of [`AXES`], and its unit.
+    sizes: [Option<(f64, Option<&'static str>)>; 5],
+    /// The channels as OME-Zarr has them.
+    channels: Vec<Json>,
+}
+
+impl Told {
+    /// Reads the metadata of a group. Appends what is malformed to `left_out`.
+    pub(super) fn read(metadata: &GroupMetadata, left_out: &mut Vec<(String, String)>) -> Told {
+        let mut told = Told::default();
+        let mut leave_out = |key: &str, reason: &str| left_out.push((key.to_owned(), reason.to_owned()));
+        let mut text = |key: &str| {
+            let found = metadata.attributes.iter().find(|(own, _)| *own == key.as_bytes());
+            match found {
+                Some((_, Value::Text(text))) => Some(text.as_str()),
+                Some(_) => {
+                    leave_out(key, "it is not text");
+                    None
+                }
+                None => None,
+            }
+        };
+        let (axes, depths, all) = (text("axes"), text("pixel_depth"), text("metadata"));
+        for letter in axes.unwrap_or_default().chars() {
+            match AXES.iter().position(|axis| axis.chars().eq([letter])) {
+                Some(axis) => told.axes[axis] = true,
+                None => leave_out("axes", "axes other than T, C, Z, Y and X are not shown"),
+            }
+        }
+        if let Some(depths) = depths {
+            match pixel_depths(depths) {
+                Some(depths) => told.depths = depths,
+                None => leave_out("pixel_depth", "it is not the number of samples of each level"),
+            }
+        }
+        match all.map(serde_json::from_str::<Json>) {
+            None => {}
+            Some(Ok(all)) if all.is_object() => {
+                for (place, key) in SIZES {
+                    let Some(size) = all.get(key) else { continue };
+                    let size = size.as_f64().filter(|size| *size > 0.0 && size.is_finite());
+                    if size.is_none() {
+                        leave_out("metadata", "the size of a pixel is not a positive number");
+                    }
+                    let unit = all.get(format!("{key}Unit")).and_then(Json::as_str);
+                    told.sizes[place] =
+                        size.map(|size| (size, unit.and_then(|unit| unit_of(unit, place == 0))));
+                }
+                if let Some(channels) = all.get("channels").and_then(|channels| channels.get(VALUES)) {
+                    match self::channels(channels) {
+                        Some(channels) => told.channels = channels,
+                        None => leave_out("metadata", "a channel lacks its colour or its bounds"),
+                    }
+                }
+            }
+            Some(_) => leave_out("metadata", "it is no object of JSON"),
+        }
+        told
+    }
+
+    /// The samples of a pixel of a level that lie side by side.
+    pub(super) fn depth(&self, level: u64) -> u64 {
+        self.depths.get(&level).copied().unwrap_or(1)
+    }
+}
+
+fn pixel_depths(text: &str) -> Option<BTreeMap<u64, u64>> {
+    let depths: BTreeMap<String, u64> = serde_json::from_str(text).ok()?;
+    let depths = depths.into_iter().map(|(level, depth)| {
+        let depth = (1..MAX_DEPTH).contains(&depth).then_some(depth)?;
+        Some((level.parse().ok()?, depth))
+    });
+    depths.collect()
+}
+
+/// The name of a unit of times or of lengths in OME-Zarr; None if it is unknown.
+fn unit_of(text: &str, is_time: bool) -> Option<&'static str> {
+    let (lengths, times) = UNITS.split_at(FIRST_TIME);
+    let mut known = if is_time { times } else { lengths }.iter();
+    let found = known.find(|(_, written)| written.contains(&text))?;
+    Some(found.0)
+}
+
+fn channels(channels: &Json) -> Option<Vec<Json>> {
+    let channels = channels.as_array()?.iter().map(|channel| {
+        let part = |name| {
+            channel
+                .get("color")?
+                .get(name)?
+                .as_u64()
+                .filter(|part| *part <= 255)
+        };
+        let (min, max) = (channel.get("min")?.as_f64()?, channel.get("max")?.as_f64()?);
+        let mut shown = json!({
+            "color": format!("{:02X}{:02X}{:02X}", part("red")?, part("green")?, part("blue")?),
+            "active": true,
+            "window": {"start": min, "end": max, "min": min, "max": max},
+        });
+        if let Some(name) = channel.get("name").and_then(Json::as_str) {
+            shown["label"] = name.into();
+        }
+        Some(shown)
+    });
+    channels.collect()
+}
+
+/// An image in several resolutions.
+#[derive(Debug)]
+pub struct Image {
+    /// The names of its axes.
+    pub axes: Vec<String>,
+    /// The attribute `ome` of the group.
+    pub ome: Json,
+    /// Its resolutions, the highest first.
+    pub levels: Vec<Level>,
+}
+
+/// A resolution of an image.
+#[derive(Debug, PartialEq)]
+pub struct Level {
+    /// The length of each axis.
+    pub shape: Vec<u64>,
+    /// The lengths of a chunk.
+    pub sides: Vec<u64>,
+    /// The axes in the order of the stored values: the `order` of Zarr's codec `transpose`.
+    pub order: Vec<usize>,
+    /// The axis of each dimension of the array.
+    dimensions: Vec<usize>,
+    /// How the array is divided.
+    pub(super) chunks: Chunks,
+}
+
+/// An array that has a level.
+pub(super) struct Stored<'s> {
+    /// The number of the level.
+    pub level: u64,
+    /// The names of its dimensions.
+    pub dimensions: &'s [String],
+    /// The length of each.
+    pub shape: &'s [u64],
+    /// The tile extent of each.
+    pub extents: &'s [u64],
+    /// Bytes of a cell.
+    pub size: u64,
+}
+
+impl Stored<'_> {
+    /// The place of each dimension among [`AXES`]; or why the array is no level.
+    pub(super) fn axes(&self, depth: u64) -> Result<Vec<usize>, &'static str> {
+        let axes = self
+            .dimensions
+            .iter()
+            .map(|name| AXES.iter().position(|axis| axis == name));
+        let axes: Option<Vec<usize>> = axes.collect();
+        let axes = axes.ok_or("a dimension is none of T, C, Z, Y and X")?;
+        if depth > 1 && (self.dimensions != ["Y", "X"] || !self.shape[1].is_multiple_of(depth)) {
+            return Err("its dimensions are not Y and X with all samples of each pixel");
+        }
+        Ok(axes)
+    }
+}
+
+impl Image {
+    /// The image of these arrays, each of which has [`Stored::axes`], in the order of levels. Appends what does
+    /// not fit together to `left_out`.
+    pub(super) fn new(told: &Told, stored: &[Stored<'_>], left_out: &mut Vec<(String, String)>) -> Image {
+        let mut has = told.axes;
+        for one in stored {
+            let depth = told.depth(one.level);
+            has[CHANNELS] |= depth > 1;
+            for axis in one.axes(depth).into_iter().flatten() {
+                has[axis] = true;
+            }
+        }
+        let axes: Vec<usize> = (0..AXES.len()).filter(|axis| has[*axis]).collect();
+        let levels = stored
+            .iter()
+            .map(|one| Level::new(&axes, one, told.depth(one.level)));
+        let levels: Vec<Level> = levels.collect();
+        let names: Vec<String> = axes.iter().map(|axis| AXES[*axis].to_lowercase()).collect();
+        let described = axes.iter().zip(&names).map(|(axis, name)| {
+            let of = match AXES[*axis] {
+                "T" => "time",
+                "C" => "channel",
+                _ => "space",
+            };
+            let mut described = json!({"name": name, "type": of});
+            if let Some((_, Some(unit))) = told.sizes[*axis] {
+                described["unit"] = unit.into();
+            }
+            described
+        });
+        let described: Vec<Json> = described.collect();
+        let datasets = stored.iter().zip(&levels).map(|(one, level)| {
+            let lengths = axes.iter().zip(level.shape.iter().zip(&levels[0].shape));
+            let scale = lengths.map(|(axis, (length, first))| {
+                let size = told.sizes[*axis].map_or(1.0, |(size, _)| size);
+                size * (*first as f64 / *length as f64)
+            });
+            json!({
+                "path": one.level.to_string(),
+                "coordinateTransformations": [{"type": "scale", "scale": scale.collect::<Vec<f64>>()}],
+            })
+        });
+        let datasets: Vec<Json> = datasets.collect();
+        let mut ome = json!({
+            "version": "0.5",
+            "multiscales": [{"axes": described, "datasets": datasets}],
+        });
+        let place = axes.iter().position(|axis| *axis == CHANNELS);
+        let count = levels
+            .first()
+            .map_or(1, |level| place.map_or(1, |place| level.shape[place]));
+        if told.channels.len() as u64 == count {
+            ome["omero"] = json!({"channels": told.channels});
+        } else if !told.channels.is_empty() {
+            let reason = format!(
+                "it tells of {} channels, of which there are {count}",
+                told.channels.len()
+            );
+            left_out.push(("metadata".to_owned(), reason));
+        }
+        Image {
+            axes: names,
+            ome,
+            levels,
+        }
+    }
+}
+
+impl Level {
+    /// A level with these of [`AXES`], among which are all of the array.
+    fn new(axes: &[usize], stored: &Stored<'_>, depth: u64) -> Level {
+        // Pixels are not cut.
+        let pixels = |lengths: &[u64]| {
+            let mut lengths = lengths.to_vec();
+            if let (Some(last), true) = (lengths.last_mut(), depth > 1) {
+                *last = last.div_ceil(depth);
+            }
+            lengths
+        };
+        let mut chunks = Chunks::new(
+            &pixels(stored.shape),
+            &pixels(stored.extents),
+            stored.size * depth,
+        );
+        let (mut shape, mut sides) = (vec![1; axes.len()], vec![1; axes.len()]);
+        let mut dimensions = Vec::new();
+        let place = |name: &str| axes.iter().position(|axis| AXES[*axis] == name);
+        for (dimension, name) in stored.dimensions.iter().enumerate() {
+            let axis = place(name).expect("the axes are those of all arrays");
+            (shape[axis], sides[axis]) = (chunks.shape[dimension], chunks.sides[dimension]);
+            dimensions.push(axis);
+        }
+        let mut together = dimensions.clone();
+        if let (Some(axis), true) = (place("C"), depth > 1) {
+            (shape[axis], sides[axis]) = (depth, depth);
+            together.push(axis);
+            for lengths in [&mut chunks.shape, &mut chunks.sides] {
+                lengths[1] *= depth;
+            }
+        }
+        let mut order: Vec<usize> = (0..axes.len()).filter(|axis| !together.contains(axis)).collect();
+        order.extend(together);
+        Level {
+            shape,
+            sides,
+            order,
+            dimensions,
+            chunks,
+        }
+    }
+
+    /// The number of chunks along each axis.
+    pub fn counts(&self) -> impl Iterator<Item = u64> {
+        let axes = self.shape.iter().zip(&self.sides);
+        axes.map(|(length, side)| length.div_ceil(*side))
+    }
+
+    /// The numbers of a chunk along the dimensions of the array; None if there is no such chunk.
+    pub fn stored(&self, numbers: &[u64]) -> Option<Vec<u64>> {
+        let mut counts = numbers.iter().zip(self.counts());
+        let exists = numbers.len() == self.shape.len() && counts.all(|(number, count)| *number < count);
+        exists.then(|| self.dimensions.iter().map(|axis| numbers[*axis]).collect())
+    }
+}
+
+/// The number of a level, from the metadata of its array.
+pub(super) fn level(pairs: &[(Vec<u8>, Value)]) -> Option<u64> {
+    let (_, value) = pairs.iter().find(|(key, _)| key == b"level")?;
+    match value {
+        Value::Numbers(datatype, bytes) => {
+            let number = Scalar::read(*datatype, bytes)?.integer()?;
+            u64::try_from(number).ok()
+        }
+        Value::Text(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_have_all_axes_whatever_is_stored() {
+        let names = |names: &str| names.chars().map(String::from).collect::<Vec<String>>();
+        let of = |dimensions: &str, shape: &[u64], extents: &[u64], depth| {
+            let dimensions = names(dimensions);
+            let stored = Stored {
+                level: 0,
+                dimensions: &dimensions,
+                shape,
+                extents,
+                size: 1,
+            };
+            assert!(stored.axes(depth).is_ok());
+            Level::new(&[0, 1, 3, 4], &stored, depth)
+        };
+        let level = of("YXC", &[500, 700, 3], &[300, 300, 3], 1);
+        assert_eq!(
+            (level.shape.as_slice(), level.order.as_slice()),
+            (&[1, 3, 500, 700][..], &[0, 2, 3, 1][..])
+        );
+        assert_eq!(level.sides, [1, 3, 300, 300]);
+        assert_eq!(level.stored(&[0, 0, 1, 2]), Some(vec![1, 2, 0]));
+        assert_eq!(
+            (level.stored(&[0, 1, 0, 0]), level.stored(&[0, 0, 0])),
+            (None, None)
+        );
+        let samples = of("YX", &[500, 2100], &[300, 900], 3);
+        assert_eq!(
+            (&samples.shape, &samples.sides, &samples.order),
+            (&level.shape, &level.sides, &level.order)
+        );
+        assert_eq!(
+            (samples.chunks.shape, samples.chunks.sides),
+            (vec![500, 2100], vec![300, 900])
+        );
+    }
+
+    #[test]
+    fn units_are_those_of_lengths_or_of_times() {
+        assert_eq!(
+            (unit_of("µm", false), unit_of("μm", false)),
+            (Some("micrometer"), Some("micrometer"))
+        );
+        assert_eq!(
+            (unit_of("m", false), unit_of("m", true), unit_of("s", true)),
+            (Some("meter"), None, Some("second"))
+        );
+        assert_eq!((unit_of("s", false), unit_of("pixel", false)), (None, None));
+    }
+}
