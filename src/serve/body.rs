@@ -2,6 +2,7 @@
 
 use super::Pieces;
 use super::pool::Pool;
+use super::socket::Busy;
 use crate::bytes::Output;
 use crate::error::{Error, Result};
 use crate::layout::FileLayout;
@@ -104,6 +105,7 @@ type Ended = Box<dyn FnOnce(u64, Option<&Error>) + Send>;
 pub struct Body {
     pool: Pool,
     gone: Arc<AtomicBool>,
+    busy: Busy,
     first: Option<Bytes>,
     rest: Rest,
     left: Option<u64>,
@@ -118,11 +120,12 @@ enum Rest {
 }
 
 impl Body {
-    /// The body of an answer to the client who is gone when `gone` is set. Calls `ended` when it is dropped.
+    /// The body of an answer to the client who is gone when `gone` is set. It is counted by `busy`. Calls `ended` when it is dropped.
     pub fn new(
         content: Content,
         pool: Pool,
         gone: Arc<AtomicBool>,
+        busy: Busy,
         ended: impl FnOnce(u64, Option<&Error>) + Send + 'static,
     ) -> Body {
         let (first, rest, left) = match content {
@@ -135,6 +138,7 @@ impl Body {
         Body {
             pool,
             gone,
+            busy,
             first: first.filter(|first| !first.is_empty()),
             rest,
             left,
@@ -157,6 +161,7 @@ impl Body {
     fn send(&mut self, piece: Bytes) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let len = piece.len() as u64;
         self.sent += len;
+        self.busy.set_making(false);
         if let Some(left) = &mut self.left {
             match left.checked_sub(len) {
                 Some(fewer) => *left = fewer,
@@ -188,6 +193,7 @@ impl hyper::body::Body for Body {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let body = &mut *self;
+        body.busy.set_making(true);
         loop {
             if let Some(first) = body.first.take() {
                 return body.send(first);

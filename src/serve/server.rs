@@ -419,9 +419,8 @@ impl Server {
             if let (Some(log), Some(line)) = (&server.settings.access_log, line) {
                 log.write(&line.end(status.as_u16(), sent));
             }
-            drop(busy);
         };
-        let body = Body::new(answer.content, self.pool.clone(), gone, ended);
+        let body = Body::new(answer.content, self.pool.clone(), gone, busy, ended);
         let mut response = Response::new(body);
         *response.status_mut() = status;
         *response.headers_mut() = answer.headers;
@@ -622,10 +621,8 @@ fn options() -> Answer {
 
 /// What a PROPFIND asks for.
 async fn propfind(headers: &HeaderMap, incoming: Incoming) -> Result<answer::Method, Refusal> {
-    /// The most bytes of a body.
-    const MAX_BODY: usize = 64 << 10;
     let too_large = || Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long");
-    let received = match timeout(SLOW, Limited::new(incoming, MAX_BODY).collect()).await {
+    let received = match timeout(SLOW, Limited::new(incoming, webdav::MAX_BODY).collect()).await {
         Ok(Ok(received)) => received.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large().with(CONNECTION, "close")),
         Ok(Err(_)) => {

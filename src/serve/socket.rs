@@ -35,6 +35,10 @@ pub struct Connection {
     busy: AtomicUsize,
     /// Since when there has been none.
     idle_since: Mutex<Instant>,
+    /// Requests that are being answered whose next bytes are not there yet.
+    making: AtomicUsize,
+    /// When bytes were last sent.
+    sent_at: Mutex<Instant>,
     /// Whether the head that was received last has an ambiguous framing.
     ambiguous: AtomicBool,
     /// Whether the last body has no length: then the connection ends with the answer.
@@ -52,7 +56,9 @@ impl Connection {
     pub fn new() -> Arc<Connection> {
         Arc::new(Connection {
             busy: AtomicUsize::new(0),
+            making: AtomicUsize::new(0),
             idle_since: Mutex::new(Instant::now()),
+            sent_at: Mutex::new(Instant::now()),
             ambiguous: AtomicBool::new(false),
             unbounded: AtomicBool::new(false),
             receiver: AtomicWaker::new(),
@@ -64,7 +70,17 @@ impl Connection {
     /// Counts a request, until the result is dropped.
     pub fn begin(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::AcqRel);
-        Busy(self.clone())
+        self.making.fetch_add(1, Ordering::AcqRel);
+        Busy {
+            connection: self.clone(),
+            making: true,
+        }
+    }
+
+    /// Since when the client has taken nothing of what is there for it; None while an answer is being made.
+    fn waits_since(&self) -> Option<Instant> {
+        let waits = self.making.load(Ordering::Acquire) == 0;
+        waits.then(|| *lock(&self.sent_at))
     }
 
     /// Since when it has been idle; None while a request is being answered.
@@ -101,13 +117,34 @@ impl Connection {
 }
 
 /// A request that is being answered.
-pub struct Busy(Arc<Connection>);
+pub struct Busy {
+    connection: Arc<Connection>,
+    making: bool,
+}
+
+impl Busy {
+    /// Says whether the next bytes of the answer are being made, or those that are there wait for the client.
+    pub fn set_making(&mut self, making: bool) {
+        if making == self.making {
+            return;
+        }
+        self.making = making;
+        if making {
+            self.connection.making.fetch_add(1, Ordering::AcqRel);
+            return;
+        }
+        *lock(&self.connection.sent_at) = Instant::now();
+        self.connection.making.fetch_sub(1, Ordering::AcqRel);
+        self.connection.receiver.wake();
+    }
+}
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        *lock(&self.0.idle_since) = Instant::now();
-        self.0.busy.fetch_sub(1, Ordering::AcqRel);
-        self.0.receiver.wake();
+        self.set_making(false);
+        *lock(&self.connection.idle_since) = Instant::now();
+        self.connection.busy.fetch_sub(1, Ordering::AcqRel);
+        self.connection.receiver.wake();
     }
 }
 
@@ -184,8 +221,12 @@ impl<S> Socket<S> {
         count > 0
     }
 
-    /// When reading ends; None while a request is being answered.
+    /// When reading ends; None while a request is being answered. A client of HTTP/2 says how much it takes, so that
+    /// the socket alone does not tell whether it takes anything.
     fn read_deadline(&self) -> Option<Instant> {
+        if self.framing.is_none() && self.connection.idle_since().is_none() {
+            return Some(self.connection.waits_since()? + STALLED);
+        }
         let idle_since = self.connection.idle_since();
         let deadline = match self.head_since {
             Some(since) => since + SLOW,
@@ -248,6 +289,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Socket<S> {
+    /// Remembers that something was sent.
+    fn sent(&self, result: &Poll<io::Result<usize>>) {
+        if matches!(result, Poll::Ready(Ok(count)) if *count > 0) {
+            *lock(&self.connection.sent_at) = Instant::now();
+        }
+    }
+
     /// The result of sending, or an error if the client has taken nothing for too long.
     fn watched<T>(&mut self, context: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if result.is_ready() {
@@ -270,6 +318,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.sent(&result);
         self.watched(context, result)
     }
 
@@ -279,6 +328,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        self.sent(&result);
         self.watched(context, result)
     }
 
@@ -294,5 +344,28 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_shutdown(context);
         self.watched(context, result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_waits_for_its_client_while_nothing_is_made() {
+        let connection = Connection::new();
+        let (mut one, mut other) = (connection.begin(), connection.begin());
+        assert!(connection.waits_since().is_none() && connection.idle_since().is_none());
+        one.set_making(false);
+        one.set_making(false);
+        assert!(connection.waits_since().is_none());
+        other.set_making(false);
+        assert!(connection.waits_since().is_some() && connection.idle_since().is_none());
+        one.set_making(true);
+        assert!(connection.waits_since().is_none());
+        drop(one);
+        assert!(connection.waits_since().is_some() && connection.idle_since().is_none());
+        drop(other);
+        assert!(connection.idle_since().is_some());
     }
 }
