@@ -60,6 +60,8 @@ install_all() {
     ensure_venv
     # TileDB-Py makes data frames with an older pandas than the other tests read with.
     VENV=$TARGET/venv-datasets PYTHON=$TARGET/venv-datasets/bin/python ensure_venv tests/oracle/requirements-datasets.txt
+    # All that tiledbsoma imports: not scanpy, which its package asks for.
+    PIP_NO_DEPS=1 VENV=$TARGET/venv-soma PYTHON=$TARGET/venv-soma/bin/python ensure_venv tests/oracle/requirements-soma.txt
     # TileDB-CF imports with old releases of TileDB-Py only.
     VENV=$TARGET/venv-cf PYTHON=$TARGET/venv-cf/bin/python ensure_venv tests/oracle/requirements-cf.txt
     ensure_stores
@@ -165,6 +167,7 @@ run "data sets" env TILEDBFS_WRITERS="$TARGET/venv-cf/bin/python" "$PYTHON" test
 run "data sets: rasters" "$TARGET/venv-datasets/bin/python" tests/oracle/dataset_rasters.py
 run "data sets: images" "$TARGET/venv-datasets/bin/python" tests/oracle/dataset_images.py
 run "data sets: tables" "$TARGET/venv-datasets/bin/python" tests/oracle/dataset_tables.py
+run "SOMA as AnnData" "$TARGET/venv-soma/bin/python" tests/oracle/soma.py
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 120
 run "oracle: long cells" "$PYTHON" tests/oracle/long_cells.py --seed 2032 --count 20

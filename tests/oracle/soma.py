@@ -1,0 +1,470 @@
+"""`anndata.zarr/` of experiments that tiledbsoma wrote, through a mount: every file against a plain model of what tiledbsoma reads, every reader
+against the model and against `to_anndata`.
+
+    python3 soma.py [--seed N] [--count N]
+
+Runs where requirements-soma.txt is installed. The last line is `N passed, N failed`.
+"""
+
+import argparse
+import contextlib
+import doctest
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import anndata
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import scipy.sparse as sp
+import tiledb
+import tiledbsoma
+import tiledbsoma.io
+import zarr
+from anndata.experimental import read_lazy
+
+from mount import ROOT, binary, errors, mounted
+from plain_tools import Checks
+from soma_lives import CREATED, INGESTED, Life, quietly
+from soma_model import Model, document, files
+from stores import Rclone, clean_environment
+
+NAME = "anndata.zarr"
+
+
+@contextlib.contextmanager
+def tried(checks, what):
+    """One check more: that nothing in the block fails altogether."""
+    error = None
+    try:
+        yield
+    except Exception as raised:  # of any reader
+        error = repr(raised)
+    checks.equal(f"{what}: runs", error, None)
+
+
+# --- files
+
+def walk(root):
+    """The paths of all files below a directory. A directory that cannot be read is an error."""
+    def fail(error):
+        raise error
+    return {os.path.relpath(os.path.join(folder, name), root) for folder, _, names in os.walk(root, onerror=fail) for name in names}
+
+
+def pieces(path, data, chance):
+    """Whether a file has these bytes and this length, read in whole and in pieces at random."""
+    if path.stat().st_size != len(data) or path.read_bytes() != data:
+        return False
+    with open(path, "rb", buffering=0) as file:
+        for _ in range(2):
+            at, length = int(chance.integers(len(data) + 2)), int(chance.integers(1, 200))
+            if os.pread(file.fileno(), length, at) != data[at : at + length]:
+                return False
+    return True
+
+
+def wrong_files(root, path, node, chance):
+    """What is wrong with the files of one node, and the names that it has."""
+    try:
+        got = json.loads((root / path / "zarr.json").read_text())
+        want = document(node)
+        chunk = ()
+        if node.values is not None:
+            for codec in got["codecs"]:
+                if codec.get("configuration") == {}:
+                    del codec["configuration"]
+            chunk = tuple(got["chunk_grid"]["configuration"]["chunk_shape"])
+            free = len(chunk) == node.values.ndim and all(1 <= side <= max(1, length) for side, length in zip(chunk, node.values.shape))
+            if node.chunk is None and free:
+                want["chunk_grid"] = got["chunk_grid"]
+    except (OSError, ValueError, KeyError) as error:
+        return [f"zarr.json: {error!r}"], []
+    if got != want:
+        return [f"zarr.json: got {part(got, want)}, expected {part(want, got)}"], []
+    if node.values is None:
+        return [], ["zarr.json"]
+    wrong, names = [], ["zarr.json"]
+    for name, data in files(node, chunk):
+        names.append(name)
+        try:
+            if not pieces(root / path / name, data, chance):
+                wrong.append(f"{name}: got {(root / path / name).read_bytes()[:40]}, expected {data[:40]} ({len(data)} bytes)")
+        except OSError as error:
+            wrong.append(f"{name}: {error!r}")
+    return wrong, names
+
+
+def part(one, other):
+    """What one document has and another has not."""
+    return {key: value for key, value in one.items() if other.get(key, key) != value}
+
+
+def compare_files(checks, what, root, model, chance):
+    """Every file of the tree, and no others."""
+    wanted = set()
+    for path, node in model.nodes.items():
+        wrong, names = wrong_files(root, path, node, chance)
+        checks.equal(f"{what}: {path or '/'}", wrong, [])
+        wanted |= {os.path.join(path, name) for name in names}
+    checks.equal(f"{what}: names", sorted(walk(root) ^ wanted), [])
+
+
+# --- readers
+
+def plain(values):
+    """A column as a list, with None for what is null."""
+    return [None if pd.isna(value) else value for value in pd.Series(values).astype(object)]
+
+
+def column_of(model, path):
+    """A column of the model as a list."""
+    node = model.nodes[path]
+    if node.values is not None:
+        return plain(node.values)
+    if node.attributes["encoding-type"] == "categorical":
+        labels = model.nodes[f"{path}/categories"].values.tolist()
+        return plain(pd.Series([None if code < 0 else labels[code] for code in model.nodes[f"{path}/codes"].values], dtype=object))
+    values = model.nodes[f"{path}/values"].values.astype(object)
+    values[model.nodes[f"{path}/mask"].values] = None
+    return plain(values)
+
+
+def compare_frame(checks, what, frame, model, path, lazy=False):
+    """Index and columns of a frame. read_lazy leaves out labels that no row has."""
+    told = model.nodes[path].attributes
+    key, names = told["_index"], told["column-order"]
+    checks.equal(f"{what}: {path} has columns and index", (list(frame.columns), frame.index.name), (names, None if key == "_index" else key))
+    checks.equal(f"{what}: index of {path}", plain(frame.index), column_of(model, f"{path}/{key}"))
+    for name in names:
+        at = f"{path}/{name}"
+        checks.equal(f"{what}: {at}", plain(frame[name]), column_of(model, at))
+        node = model.nodes[at]
+        if node.attributes["encoding-type"] == "categorical" and not lazy:
+            got, labels = frame[name].cat, model.nodes[f"{at}/categories"].values.tolist()
+            checks.equal(f"{what}: categories of {at}", (got.categories.tolist(), got.ordered), (labels, node.attributes["ordered"]))
+
+
+def compressed(model, path):
+    """A matrix of the model as scipy has it."""
+    data, indices, indptr = (model.nodes[f"{path}/{name}"].values for name in ("data", "indices", "indptr"))
+    return sp.csr_matrix((data, indices, indptr), shape=model.nodes[path].attributes["shape"])
+
+
+def raw(matrix):
+    """What two equal matrices have the same: bytes, since some are NaN."""
+    if sp.issparse(matrix):
+        matrix = matrix.tocsr()
+        return matrix.shape, matrix.dtype.str, matrix.indptr.tolist(), matrix.indices.tolist(), matrix.data.tobytes()
+    matrix = np.asarray(matrix)
+    return matrix.shape, matrix.dtype.str, matrix.tolist() if matrix.dtype.hasobject else matrix.tobytes()
+
+
+def matrix_of(model, path):
+    node = model.nodes[path]
+    return compressed(model, path) if node.values is None else node.values
+
+
+def parts(model, under):
+    """The names right below a node."""
+    return [path[len(under) + 1 :] for path in model.nodes if path.startswith(f"{under}/") and "/" not in path[len(under) + 1 :]]
+
+
+def compare_anndata(checks, what, got, model, lazy=False):
+    """What a reader of AnnData has of a tree, element by element."""
+    compare_frame(checks, what, got.obs, model, "obs", lazy)
+    compare_frame(checks, what, got.var, model, "var", lazy)
+    checks.equal(f"{what}: X", None if got.X is None else raw(got.X), raw(matrix_of(model, "X")) if "X" in model.nodes else None)
+    for name in ("layers", "obsm", "varm", "obsp", "varp"):
+        held = getattr(got, name)
+        want = {key: raw(matrix_of(model, f"{name}/{key}")) for key in parts(model, name)}
+        checks.equal(f"{what}: {name}", {key: raw(value) for key, value in held.items()}, want)
+    compare_uns(checks, what, got.uns, model, "uns", lazy)
+
+
+def compare_uns(checks, what, got, model, path, lazy):
+    checks.equal(f"{what}: names in {path}", sorted(got), sorted(parts(model, path)))
+    for key, value in got.items():
+        at = f"{path}/{key}"
+        node = model.nodes.get(at)
+        if node is None:
+            continue
+        kind = node.attributes["encoding-type"]
+        if kind == "dict":
+            compare_uns(checks, what, value, model, at, lazy)
+        elif kind == "dataframe":
+            compare_frame(checks, what, value, model, at, lazy)
+        elif kind in ("string", "numeric-scalar"):
+            checks.equal(f"{what}: {at}", (type(value) is str, value), (kind == "string", node.values.item()))
+        else:
+            checks.equal(f"{what}: {at}", np.asarray(value, node.values.dtype).tolist(), node.values.tolist())
+
+
+def readers(checks, what, root, model, chance):
+    """zarr, read_zarr and read_lazy."""
+    group = zarr.open_group(root, mode="r")
+    for path, node in model.nodes.items():
+        if node.values is not None:
+            array = group[path]
+            checks.equal(f"{what}: zarr: {path}", (array.shape, raw(np.asarray(array[...], node.values.dtype))), (node.values.shape, raw(node.values)))
+    compare_anndata(checks, f"{what}: read_zarr", anndata.read_zarr(root), model)
+    lazy = read_lazy(root)
+    compare_anndata(checks, f"{what}: read_lazy", lazy.to_memory(), model, lazy=True)
+    if "X" in model.nodes and len(model.rows):
+        rows = np.unique(chance.integers(0, len(model.rows), 3))
+        checks.equal(f"{what}: rows of read_lazy", raw(lazy.X[rows].compute()), raw(matrix_of(model, "X")[rows]))
+
+
+def against_to_anndata(checks, what, root, experiment, name):
+    """What tiledbsoma makes of a measurement whose joinids are 0, 1, ..."""
+    layers = list(experiment.ms[name].X)
+    want = tiledbsoma.io.to_anndata(experiment, name, extra_X_layer_names=[layer for layer in layers if layer != "data"] if "data" in layers else None)
+    got = anndata.read_zarr(root)
+    checks.equal(f"{what}: to_anndata: X", raw(got.X), raw(want.X))
+    for part_of in ("layers", "obsm", "varm", "obsp", "varp"):
+        one, other = getattr(got, part_of), getattr(want, part_of)
+        checks.equal(f"{what}: to_anndata: names in {part_of}", sorted(one), sorted(other))
+        for key in other:
+            # Zeros that to_anndata fills in make 0.0 of -0.0.
+            exact = np.array_equal(one[key], other[key], equal_nan=True) if part_of in ("obsm", "varm") else raw(one[key]) == raw(other[key])
+            checks.equal(f"{what}: to_anndata: {part_of}/{key}", exact, True)
+    for axis in ("obs", "var"):
+        one, other = getattr(got, axis), getattr(want, axis)
+        named = lambda frame: (list(frame.columns), frame.index.name, frame.index.tolist())
+        checks.equal(f"{what}: to_anndata: {axis}", named(one), named(other))
+        for key in one.columns:
+            checks.equal(f"{what}: to_anndata: {axis}/{key}", plain(one[key]), plain(other[key]))
+
+
+# --- experiments
+
+def compare_experiment(checks, what, point, uri, chance, when=None, read=True):
+    """All measurements of an experiment at a time."""
+    with tiledbsoma.Experiment.open(uri, tiledb_timestamp=when) as experiment:
+        for name in experiment.ms:
+            model, of = Model(experiment, name), f"{what}, {name}"
+            root = point / "ms" / name / NAME
+            with tried(checks, of):
+                compare_tree(checks, of, root, model, chance, read)
+                if model.to_anndata_is_right and "uns" in experiment.ms[name] and "number" in experiment.ms[name]["uns"].metadata:
+                    against_to_anndata(checks, of, root, experiment, name)
+
+
+def compare_tree(checks, of, root, model, chance, read):
+    """The files of one measurement, what is told of them, and what readers make of them."""
+    compare_files(checks, of, root, model, chance)
+    told = json.loads((root.parent / "group.json").read_text())["exports"][NAME]
+    checks.equal(f"{of}: exists", (told["exists"], told["reason"]), (True, None))
+    checks.equal(f"{of}: left out", sorted(one["element"] for one in told["left_out"]), sorted(model.left_out))
+    checks.equal(f"{of}: reasons", [one for one in told["left_out"] if len(one["reason"]) < 5], [])
+    if read:
+        readers(checks, of, root, model, chance)
+
+
+def live(checks, folder, seed, count):
+    """Random lives: at the end, and at one time before. Gives one of those that were ingested, with a sparse X."""
+    chance = np.random.default_rng(seed)
+    lives = [Life(folder, f"life {i}", seed).live((INGESTED, CREATED)[i % 2], (4, 2)[i % 2]) for i in range(count)]
+    with mounted(folder) as point:
+        for life in lives:
+            compare_experiment(checks, f"{life.name} ({', '.join(life.done)})", point / life.name, life.uri, chance)
+        checks.equal("errors of the mount", errors(point), [])
+    for life in lives:
+        number = int(chance.integers(len(life.times) - 1))
+        with mounted(life.uri, "--at", str(life.times[number])) as point:
+            compare_experiment(checks, f"{life.name} after {life.done[number]}", point, life.uri, chance, life.times[number], read=False)
+            checks.equal(f"errors of {life.name} then", errors(point), [])
+    return next(life for life in lives[::2] if life.X != "dense")
+
+
+def bands(checks, folder):
+    """A matrix of several bands, tiles and chunks, in overlapping fragments, and rows of it at random."""
+    uri, chance, (n, m) = f"{folder}/bands", np.random.default_rng(6), (6_000, 3_000)
+    X = sp.random(n, m, 0.07, format="csr", rng=chance, dtype="f4")
+    names = lambda of, count: pd.DataFrame(index=[f"{of} {i}" for i in range(count)])
+    tiledbsoma.io.from_anndata(uri, anndata.AnnData(X, names("cell", n), names("gene", m)), measurement_name="RNA")
+    at = np.unique(chance.integers(0, (n, m), (30_000, 2)), axis=0)
+    with tiledbsoma.SparseNDArray.open(f"{uri}/ms/RNA/X/data", "w") as array:
+        array.write(pa.table({"soma_dim_0": at[:, 0], "soma_dim_1": at[:, 1], "soma_data": chance.random(len(at)).astype("f4")}))
+    with mounted(uri) as point, tiledbsoma.Experiment.open(uri) as experiment:
+        root, model = point / "ms/RNA" / NAME, Model(experiment, "RNA")
+        lazy = read_lazy(root)
+        for _ in range(5):
+            rows = np.unique(chance.integers(0, n, 20))
+            checks.equal("rows of several bands", raw(lazy.X[rows].compute()), raw(compressed(model, "X")[rows]))
+        compare_files(checks, "several bands", root, model, chance)
+    with tiledbsoma.SparseNDArray.open(f"{uri}/ms/RNA/X/data", "d") as array:
+        array.delete_cells((slice(2_000, 2_100), slice(5, 2_900)))
+    with mounted(uri) as point, tiledbsoma.Experiment.open(uri) as experiment:
+        compare_files(checks, "several bands, of which cells are deleted", point / "ms/RNA" / NAME, Model(experiment, "RNA"), chance)
+
+
+def another_layer(checks, folder, life):
+    """Other layers as X, by name."""
+    with mounted(folder) as point, tiledbsoma.Experiment.open(life.uri) as experiment:
+        measurement = point / life.name / "ms/RNA"
+        compare_files(checks, "spliced as X", measurement / "anndata.spliced.zarr", Model(experiment, "RNA", "spliced"), np.random.default_rng(1))
+        checks.equal("what is listed: anndata", [name for name in os.listdir(measurement) if name.startswith("anndata")], [NAME])
+        checks.equal("a layer that is none", (measurement / "anndata.none.zarr").exists(), False)
+    with mounted(f"{life.uri}/ms/RNA") as point:
+        checks.equal("without the experiment", (point / NAME).exists(), False)
+
+
+def copied(checks, life, folder):
+    """`tiledbfs cp` without a mount."""
+    out = Path(folder, "out.zarr")
+    subprocess.run([binary(), "cp", "-r", f"{life.uri}/ms/RNA/{NAME}", out], check=True, capture_output=True, timeout=60)
+    with tiledbsoma.Experiment.open(life.uri) as experiment:
+        compare_files(checks, "cp", out, Model(experiment, "RNA"), np.random.default_rng(2))
+
+
+def in_a_store(checks, life):
+    """The same from WebDAV."""
+    with Rclone(Path(life.uri).parent) as store, mounted(f"http://{store.host}/", env=clean_environment()) as point:
+        compare_experiment(checks, "in a store", point / life.name, life.uri, np.random.default_rng(3), read=False)
+
+
+def outcomes(root):
+    """{path: bytes, or the error} of all files of a tree."""
+    out = {}
+    for path in walk(root):
+        try:
+            out[path] = (root / path).read_bytes()
+        except OSError as error:
+            out[path] = errno.errorcode[error.errno]
+    return out
+
+
+def damage(checks, life, folder):
+    """A flipped byte in a file: what needs it is EIO, all else as it was."""
+    cases = {"ms/RNA/X/data": ("soma_data", "X/", "X/data/c/0"), "obs": ("number", "obs/number/", "obs/number/c/0")}
+    with mounted(life.uri) as point:
+        whole = outcomes(point / "ms/RNA" / NAME)
+    for array, (file, under, needs) in cases.items():
+        copy = Path(folder, "damaged")
+        shutil.copytree(life.uri, copy)
+        with tiledb.open(str(copy / array)) as opened:
+            names = [opened.schema.attr(i).name for i in range(opened.schema.nattr)]
+        for fragment in (copy / array / "__fragments").iterdir():
+            path = fragment / f"a{names.index(file)}.tdb"
+            data = bytearray(path.read_bytes())
+            data[8 : len(data)] = bytes(255 - byte for byte in data[8:])
+            path.write_bytes(data)
+        with mounted(copy) as point:
+            got = outcomes(point / "ms/RNA" / NAME)
+            checks.equal(f"damage of {array}: {needs}", got.get(needs), "EIO")
+            checks.equal(f"damage of {array}: all else", sorted(path for path in whole if not path.startswith(under) and got.get(path) != whole[path]), [])
+            near = [path for path in whole if path.startswith(under) and got.get(path) not in (whole[path], "EIO")]
+            checks.equal(f"damage of {array}: nothing else in place of it", sorted(near), [])
+        shutil.rmtree(copy)
+
+
+def odd_members(checks, folder):
+    """Members that are no SOMA objects, that lie elsewhere, and that contain themselves; joinids twice."""
+    inside, outside = Path(folder, "source"), Path(folder, "outside")
+    inside.mkdir(), outside.mkdir()
+    life = Life(inside, "odd", 8)
+    with tiledbsoma.Experiment.create(life.uri) as experiment:
+        schema = pa.schema([("soma_joinid", pa.int64()), ("n", pa.int32())])
+        ids = {"soma_joinid": list(range(4)), "n": [5, 6, 7, 8]}
+        experiment.add_new_dataframe("obs", schema=schema, domain=[(0, 3)]).write(pa.table(ids, schema=schema))
+        measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
+        measurement.add_new_dataframe("var", schema=schema, domain=[(0, 3)]).write(pa.table(ids, schema=schema))
+        measurement.add_new_collection("X").add_new_sparse_ndarray("data", type=pa.int8(), shape=(4, 4))
+        measurement.add_new_collection("uns").metadata["n"] = 1
+    with tiledbsoma.Experiment.open(life.uri) as experiment:
+        model = Model(experiment, "RNA")
+    flat = tiledb.ArraySchema(tiledb.Domain(tiledb.Dim("x", domain=(0, 3), tile=4, dtype=np.int64)), [tiledb.Attr("v", dtype=np.int8)], sparse=True)
+    measurement = f"{life.uri}/ms/RNA"
+    tiledb.Array.create(f"{measurement}/X/plain", flat)
+    away = str(outside / "away")
+    tiledbsoma.SparseNDArray.create(away, type=pa.int8(), shape=(4, 4)).close()
+    for group, uri, name in (("X", f"{measurement}/X/plain", "plain"), ("X", away, "away"), ("uns", f"{measurement}/uns", "itself")):
+        with tiledb.Group(f"{measurement}/{group}", "w") as opened:
+            opened.add(uri, name=name)
+    with mounted(inside) as point:
+        root = point / "odd/ms/RNA"
+        compare_files(checks, "odd members", root / NAME, model, np.random.default_rng(4))
+        told = json.loads((root / "group.json").read_text())["exports"][NAME]
+        checks.equal("odd members are left out", sorted(one["element"] for one in told["left_out"]), ["layers/away", "layers/plain", "uns/itself"])
+        checks.equal("errors of the mount", errors(point), [])
+
+
+def broken_values(checks, folder):
+    """The same joinid in two rows of obs; text of var that is not UTF-8."""
+    uri = f"{folder}/broken"
+    schema = pa.schema([("soma_joinid", pa.int64()), ("key", pa.int64()), ("n", pa.int32()), ("text", pa.large_string())])
+    raw_text = pa.array([b"a", b"\xff", b"c"], pa.large_binary())
+    words = pa.Array.from_buffers(pa.large_string(), 3, raw_text.buffers())
+    with tiledbsoma.Experiment.create(uri) as experiment:
+        experiment.add_new_dataframe("obs", schema=schema, index_column_names=["key"], domain=[(0, 9)]).write(
+            pa.table({"soma_joinid": [0, 1, 1], "key": [1, 2, 3], "n": [5, 6, 7], "text": ["a", "b", "c"]}, schema=schema))
+        measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
+        measurement.add_new_dataframe("var", schema=schema, index_column_names=["key"], domain=[(0, 9)]).write(
+            pa.table([pa.array([2, 1, 0]), pa.array([1, 2, 3]), pa.array([5, 6, 7], pa.int32()), words], schema=schema))
+    with mounted(uri) as point:
+        root = point / "ms/RNA" / NAME
+        got = outcomes(root)
+        checks.equal("joinids twice: values of obs", [got.get(f"obs/{name}/c/0") for name in ("n", "key", "text")], ["EIO"] * 3)
+        checks.equal("joinids of var in another order", np.frombuffer(got["var/n/c/0"], "<i4").tolist(), [7, 6, 5])
+        checks.equal("text of var that is not UTF-8", got.get("var/text/c/0"), "EIO")
+        checks.equal("errors tell of the text", [one["path"] for one in errors(point) if "var/text" in one["path"]] != [], True)
+
+
+def real(checks):
+    """Experiments of other releases, and of R, where they are unpacked."""
+    folder = ROOT / "target/real/arrays"
+    of_r = "TileDB-SOMA/apis/r/inst/extdata/soma-exp-pbmc-small"
+    for name in ("packages/tiledbsoma/experiment", "packages/tiledbsoma/dense", f"{of_r}.d", f"{of_r}-pre-1.15.d"):
+        if (folder / name).exists():
+            with mounted(folder / name) as point:
+                compare_experiment(checks, name, point, str(folder / name), np.random.default_rng(5))
+                checks.equal(f"errors of {name}", errors(point), [])
+
+
+def documented(checks, folder):
+    """The lines of docs/soma.md."""
+    work = Path(folder, "documented")
+    (work / "source").mkdir(parents=True), (work / "mnt").mkdir()
+    obs = pd.DataFrame({"cell_type": pd.Categorical(["B", "T", "NK"] * 20), "a/b": range(60)}, index=[f"cell {i}" for i in range(60)])
+    data = anndata.AnnData(sp.random(60, 20, 0.2, format="csr", rng=np.random.default_rng(1)), obs, pd.DataFrame(index=[f"gene {i}" for i in range(20)]))
+    tiledbsoma.io.from_anndata(str(work / "source/pbmc"), data, measurement_name="RNA")
+    with mounted(work / "source") as point:
+        (work / "mnt/pbmc").symlink_to(point / "pbmc")
+        with contextlib.chdir(work):
+            lines = doctest.testfile(str(ROOT / "docs/soma.md"), module_relative=False, encoding="utf-8", optionflags=doctest.ELLIPSIS)
+    checks.equal("docs/soma.md: lines that fail", (lines.failed, lines.attempted > 5), (0, True))
+
+
+def main():
+    """Writes experiments and compares."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=25)
+    parser.add_argument("--count", type=int, default=6)
+    options = parser.parse_args()
+    checks = Checks()
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-soma-") as folder, quietly():
+        source = Path(folder, "lives")
+        source.mkdir()
+        life = live(checks, source, options.seed, options.count)
+        stages = {
+            another_layer: (source, life), copied: (life, folder), in_a_store: (life,), damage: (life, folder),
+            bands: (folder,), odd_members: (folder,), broken_values: (folder,), documented: (folder,), real: (),
+        }
+        for stage, arguments in stages.items():
+            with tried(checks, stage.__name__):
+                stage(checks, *arguments)
+    print(f"{checks.passed} passed, {checks.failed} failed")
+    sys.exit(1 if checks.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
