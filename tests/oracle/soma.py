@@ -344,7 +344,9 @@ def outcomes(root):
 
 def damage(checks, life, folder):
     """A flipped byte in a file: what needs it is EIO, all else as it was."""
-    cases = {"ms/RNA/X/data": ("soma_data", "X/", "X/data/c/0"), "obs": ("number", "obs/number/", "obs/number/c/0")}
+    # Columns may have been dropped.
+    column = next(name for name in ("number", "small", "flag", "100%", ".hidden") if name in life.obs)
+    cases = {"ms/RNA/X/data": ("soma_data", "X/", "X/data/c/0"), "obs": (column, f"obs/{column}/", f"obs/{column}/c/0")}
     with mounted(life.uri) as point:
         whole = outcomes(point / "ms/RNA" / NAME)
     for array, (file, under, needs) in cases.items():

@@ -352,7 +352,8 @@ def make_frame(life, where, key, length, index, names):
         if ids:
             frame.write(frame_rows(life, schema, ids))
         name = life.one_of([None, None, "text", "labels", "i4 column", "_index", "gone"])
-        if name:
+        # Nobody says what a null in the index of a frame of uns is; in that of obs or var it is "".
+        if name and not (key == "frame" and name in names and schema.field(name).nullable):
             frame.metadata["soma_dataframe_original_index_name"] = f'"{name}"'
     return ids
 
