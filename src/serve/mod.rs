@@ -11,6 +11,7 @@ mod body;
 mod conditions;
 mod cors;
 pub mod entry;
+pub mod frames;
 pub mod framing;
 mod headers;
 mod json;

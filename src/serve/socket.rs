@@ -1,5 +1,6 @@
 //! A connection's socket, with the clocks that end slow ones.
 
+use super::frames::Frames;
 use super::framing::{Body, CUT_LINE, Framing};
 use crate::runtime::lock;
 use futures_util::task::AtomicWaker;
@@ -37,7 +38,7 @@ pub struct Connection {
     idle_since: Mutex<Instant>,
     /// Requests that are being answered whose next bytes are not there yet.
     making: AtomicUsize,
-    /// When bytes were last sent.
+    /// When bytes of an answer were last sent.
     sent_at: Mutex<Instant>,
     /// Whether the head that was received last has an ambiguous framing.
     ambiguous: AtomicBool,
@@ -148,12 +149,17 @@ impl Drop for Busy {
     }
 }
 
+/// What is known of the bytes of a connection.
+enum Protocol {
+    Http1(Framing),
+    Http2 { received: Frames, sent: Frames },
+}
+
 /// A socket that fails with `TimedOut` when its time is up.
 pub struct Socket<S> {
     inner: S,
     connection: Arc<Connection>,
-    /// None for HTTP/2, which has no ambiguous framing.
-    framing: Option<Framing>,
+    protocol: Protocol,
     /// Received, and not handed on yet.
     received: Vec<u8>,
     /// How much of it has been handed on.
@@ -172,7 +178,13 @@ impl<S> Socket<S> {
         Socket {
             inner,
             connection,
-            framing: (!http2).then(Framing::default),
+            protocol: match http2 {
+                false => Protocol::Http1(Framing::default()),
+                true => Protocol::Http2 {
+                    received: Frames::of_client(),
+                    sent: Frames::default(),
+                },
+            },
             received: Vec::new(),
             taken: 0,
             head_since: None,
@@ -185,11 +197,26 @@ impl<S> Socket<S> {
     /// Hands on what was received of the request that is being received. Returns whether that was something.
     fn hand_on(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let busy = self.connection.idle_since().is_none();
-        let Some(framing) = &mut self.framing else {
-            let count = out.remaining().min(self.received.len() - self.taken);
-            out.put_slice(&self.received[self.taken..self.taken + count]);
-            self.taken += count;
-            return count > 0;
+        let framing = match &mut self.protocol {
+            Protocol::Http1(framing) => framing,
+            Protocol::Http2 { received, .. } => {
+                let count = out.remaining().min(self.received.len() - self.taken);
+                let bytes = &self.received[self.taken..self.taken + count];
+                if bytes.is_empty() {
+                    return false;
+                }
+                out.put_slice(bytes);
+                let begins = received.pass(bytes).ended;
+                self.taken += count;
+                self.head_since = match received.is_between() {
+                    true => None,
+                    false => self
+                        .head_since
+                        .filter(|_| !begins)
+                        .or_else(|| Some(Instant::now())),
+                };
+                return true;
+            }
         };
         if out.remaining() >= CUT_LINE.len() && framing.cut() {
             self.connection.unbounded.store(true, Ordering::Release);
@@ -224,18 +251,18 @@ impl<S> Socket<S> {
     /// When reading ends; None while a request is being answered. A client of HTTP/2 says how much it takes, so that
     /// the socket alone does not tell whether it takes anything.
     fn read_deadline(&self) -> Option<Instant> {
-        if self.framing.is_none() && self.connection.idle_since().is_none() {
-            return Some(self.connection.waits_since()? + STALLED);
-        }
         let idle_since = self.connection.idle_since();
-        let deadline = match self.head_since {
-            Some(since) => since + SLOW,
-            None => idle_since? + IDLE,
+        let deadline = match (self.head_since, idle_since, &self.protocol) {
+            (Some(since), ..) => since + SLOW,
+            (None, Some(since), _) => since + IDLE,
+            (None, None, Protocol::Http2 { .. }) => self.connection.waits_since()? + STALLED,
+            (None, None, Protocol::Http1(_)) => return None,
         };
         let ending_since = *lock(&self.connection.ending_since);
-        Some(ending_since.map_or(deadline, |since| {
-            deadline.min(idle_since.map_or(since, |idle| idle.max(since)) + ENDING)
-        }))
+        Some(match (ending_since, idle_since) {
+            (Some(since), Some(idle)) => deadline.min(idle.max(since) + ENDING),
+            _ => deadline,
+        })
     }
 }
 
@@ -289,9 +316,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
 }
 
 impl<S: AsyncWrite + Unpin> Socket<S> {
-    /// Remembers that something was sent.
-    fn sent(&self, result: &Poll<io::Result<usize>>) {
-        if matches!(result, Poll::Ready(Ok(count)) if *count > 0) {
+    /// Remembers that something of an answer was sent, if that is among the first `slices`.
+    fn sent(&mut self, slices: &[io::IoSlice<'_>], result: &Poll<io::Result<usize>>) {
+        let (Poll::Ready(Ok(count)), Protocol::Http2 { sent, .. }) = (result, &mut self.protocol) else {
+            return;
+        };
+        let (mut left, mut answer) = (*count, false);
+        for slice in slices {
+            let part = &slice[..left.min(slice.len())];
+            left -= part.len();
+            answer |= sent.pass(part).answer;
+        }
+        if answer {
             *lock(&self.connection.sent_at) = Instant::now();
         }
     }
@@ -318,7 +354,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(context, bytes);
-        self.sent(&result);
+        self.sent(&[io::IoSlice::new(bytes)], &result);
         self.watched(context, result)
     }
 
@@ -328,7 +364,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
-        self.sent(&result);
+        self.sent(slices, &result);
         self.watched(context, result)
     }
 
@@ -367,5 +403,68 @@ mod tests {
         assert!(connection.waits_since().is_some() && connection.idle_since().is_none());
         drop(other);
         assert!(connection.idle_since().is_some());
+    }
+
+    /// A runtime, without which there are no clocks.
+    fn runtime() -> tokio::runtime::Runtime {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().build().unwrap()
+    }
+
+    #[test]
+    fn replies_to_pings_are_nothing_that_a_client_takes() {
+        let runtime = runtime();
+        let _entered = runtime.enter();
+        let connection = Connection::new();
+        let mut request = connection.begin();
+        request.set_making(false);
+        let mut socket = Socket::new(Vec::new(), connection, true);
+        let mut context = Context::from_waker(futures_util::task::noop_waker_ref());
+        let mut send = |frame: &[u8]| {
+            let before = socket.read_deadline().unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+            let (first, last) = frame.split_at(4);
+            let slices = [io::IoSlice::new(first), io::IoSlice::new(last)];
+            assert!(
+                Pin::new(&mut socket)
+                    .poll_write_vectored(&mut context, &slices)
+                    .is_ready()
+            );
+            socket.read_deadline().unwrap() > before
+        };
+        let ping = [0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        let data = [0, 0, 1, 0, 0, 0, 0, 0, 1, b'a'];
+        assert_eq!([send(&ping), send(&data), send(&ping)], [false, true, false]);
+    }
+
+    #[test]
+    fn a_head_of_http2_ends_when_its_last_frame_does() {
+        let runtime = runtime();
+        let _entered = runtime.enter();
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let headers: &[u8] = &[0, 0, 1, 1, 0, 0, 0, 0, 1, b'a'];
+        let last: &[u8] = &[0, 0, 1, 9, 4, 0, 0, 0, 1, b'b'];
+        for (frames, in_head) in [
+            (vec![settings], false),
+            (vec![settings, &settings[..5]], true),
+            (vec![settings, headers], true),
+            (vec![settings, headers, last], false),
+            (vec![settings, headers, last, settings, headers], true),
+        ] {
+            let bytes = [&preface[..], &frames.concat()].concat();
+            let mut socket = Socket::new(&bytes[..], Connection::new(), true);
+            let mut context = Context::from_waker(futures_util::task::noop_waker_ref());
+            let mut space = [0; 200];
+            let mut out = ReadBuf::new(&mut space);
+            let read = Pin::new(&mut socket).poll_read(&mut context, &mut out);
+            assert!(read.is_ready() && out.filled() == bytes);
+            let limit = if in_head { SLOW } else { IDLE };
+            let left = socket.read_deadline().unwrap() - Instant::now();
+            assert!(
+                left <= limit && left > limit - Duration::from_secs(2),
+                "{frames:?}"
+            );
+        }
     }
 }

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -253,6 +254,62 @@ def streams(checks, url, authority, whole):
     checks.equal("the server lives on", Http2(url, authority).ask("/healthz").status, 200)
 
 
+def frame(kind, payload, flags=0, stream=1):
+    """A frame, by its type."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+PREFACE, SETTINGS, HEADERS, CONTINUATION = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 4, 1, 9
+
+
+class Slow:
+    """Clients that are slow with a head, while other things are looked at, and one that has nothing to ask."""
+
+    def __init__(self, url, authority):
+        begun = PREFACE + frame(SETTINGS, b"", stream=0)
+        self.pool, self.results = ThreadPoolExecutor(5), {}
+        in_head = begun + frame(HEADERS, b"\x82")
+        for name, first, ticks in [
+            ("half a preface", PREFACE[:10], []),
+            ("a head without its end", in_head, []),
+            ("a frame of it byte by byte", in_head + frame(CONTINUATION, b"\x84" * 100)[:9], [b"\x84"] * 20),
+            # More than five of them are refused at once.
+            ("frames of it one by one", in_head, [b"", b"", frame(CONTINUATION, b"\x84")] * 4),
+        ]:
+            self.results[name] = self.pool.submit(self.waited, url, authority, first, ticks)
+        self.alive = self.pool.submit(self.pinged, url, authority)
+
+    @staticmethod
+    def waited(url, authority, first, ticks):
+        """How long the server waits for the rest of `first`, of which there is one of `ticks` every second."""
+        start, ticks = time.monotonic(), iter(ticks)
+        with connect(url, authority, ["h2"]) as connection, contextlib.suppress(OSError):
+            connection.sendall(first)
+            connection.settimeout(1)
+            while time.monotonic() - start < 20:
+                try:
+                    if not connection.recv(1000):
+                        break
+                except TimeoutError:
+                    connection.sendall(next(ticks, b""))
+        return round(time.monotonic() - start)
+
+    @staticmethod
+    def pinged(url, authority):
+        """The status of a request after 11 s, in each of which there was a PING."""
+        client = Http2(url, authority)
+        for _ in range(11):
+            client.state.ping(bytes(8))
+            client.flush()
+            client.receive(lambda: False, seconds=1)
+        return client.ask("/healthz").status
+
+    def end(self, checks):
+        for name, result in self.results.items():
+            checks.equal(f"{name} ends after 10 s", 9 <= result.result() <= 12, True)
+        checks.equal("a connection without a request is kept", self.alive.result(), 200)
+
+
 def renewed(checks, url, server, folder, files, whole):
     """A certificate that is replaced while the server runs."""
     before = Http2(url, files[0])
@@ -298,10 +355,12 @@ def main():
         options = ["--listen", "127.0.0.1:0", "--tls-cert", str(files[0]), "--tls-key", str(files[1])]
         with serving(source, *options) as ([url], server):
             checks.equal("the URL", bool(re.fullmatch(r"https://127\.0\.0\.1:\d+/", url)), True)
+            waiting = Slow(url, files[0])
             negotiation(checks, url, files[0])
             requests(checks, Http2(url, files[0]), whole)
             limits(checks, url, files[0])
             streams(checks, url, files[0], whole)
+            waiting.end(checks)
             renewed(checks, url, server, folder, files, whole)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0
