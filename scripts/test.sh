@@ -57,6 +57,11 @@ install_all() {
         command -v rustup >/dev/null || die "cargo fmt or cargo clippy is missing"
         rustup component add rustfmt clippy
     fi
+    # Clients of `tiledbfs serve` and a proxy: what they are tried with is left out where they cannot be had.
+    local optional
+    for optional in cadaver=cadaver mount.davfs=davfs2 caddy=caddy; do
+        (need "$optional") || say "${optional#*=} cannot be installed"
+    done
     ensure_venv
     # TileDB-Py makes data frames with an older pandas than the other tests read with.
     VENV=$TARGET/venv-datasets PYTHON=$TARGET/venv-datasets/bin/python ensure_venv tests/oracle/requirements-datasets.txt
@@ -150,10 +155,12 @@ run "corners of tables" "$PYTHON" tests/oracle/table_corners.py
 run "what tables decode" "$PYTHON" tests/oracle/table_reads.py
 run "over HTTP" "$PYTHON" tests/oracle/serve.py
 run "over HTTP: pages, WebDAV" "$PYTHON" tests/oracle/serve_page.py
+run "over HTTP: Finder, Explorer" "$PYTHON" tests/oracle/serve_webdav.py
 run "over HTTP: TLS, HTTP/2" "$PYTHON" tests/oracle/serve_http2.py
 run "over HTTP: faults, load" "$PYTHON" tests/oracle/serve_load.py
 run "over HTTP: clients" "$PYTHON" tests/oracle/serve_clients.py
 run "over HTTP: behind proxies" "$PYTHON" tests/oracle/serve_proxies.py
+run "over HTTP: in a container" "$PYTHON" tests/oracle/serve_container.py
 run "damage" "$PYTHON" tests/oracle/damage.py
 run "exchanged names" "$PYTHON" tests/oracle/name_swaps.py --seconds 30
 run "leftovers" "$PYTHON" tests/oracle/leftovers.py
