@@ -21,6 +21,9 @@ from email.parser import BytesParser
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import numpy as np
+import tiledb
+
 from mount import ROOT, binary, mounted
 from plain_tools import Checks
 
@@ -294,6 +297,55 @@ def states(checks):
     checks.equal("tags after a restart", seen[1], seen[0])
 
 
+def pins(checks):
+    """A state by its name is that state, after other writes too, and not found once vacuum has taken it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "line")
+        domain = tiledb.Domain(tiledb.Dim("x", domain=(0, 99), tile=10, dtype=np.int32))
+        tiledb.Array.create(path, tiledb.ArraySchema(domain, [tiledb.Attr("a", dtype=np.int64)]))
+
+        def write(stamp):
+            with tiledb.open(path, "w", timestamp=stamp) as array:
+                array[:] = np.full(100, stamp)
+            return np.full(100, stamp).tobytes()
+
+        write(10)
+        known = write(20)
+        with serving(folder, "--listen", "127.0.0.1:0") as ([url], _):
+            client = Client(url)
+            pin = json.loads(client.ask("GET", "/line/data/view.json")[2])["pin"]
+            top = f"/line/at/{quote(pin)}/"
+            column = top + "data/columns/a/data.bin"
+            _, before, _ = client.ask("GET", column)
+            latest = write(30)
+            time.sleep(1.1)
+            status, headers, body = client.ask("GET", column)
+            checks.equal("a state by its name", (status, body, headers["ETag"]), (200, known, before["ETag"]))
+            tiledb.consolidate(path)
+            tiledb.vacuum(path)
+            time.sleep(1.1)
+            status, _, body = client.ask("GET", column)
+            checks.equal("... after vacuum", (status, body) == (200, known) or status >= 400, True)
+        never = pin[:-1] + ("0" if pin[-1] != "0" else "1")
+        with serving(folder, "--listen", "127.0.0.1:0") as ([url], _):
+            client = Client(url)
+            checks.equal("the array", client.ask("GET", "/line/data/columns/a/data.bin")[2], latest)
+            for method, where, headers in [
+                ("GET", column, {}),
+                ("HEAD", column, {}),
+                ("GET", column, {"Range": "bytes=0-9"}),
+                ("GET", column, {"If_None_Match": before["ETag"]}),
+                ("GET", top, {}),
+                ("GET", top + "?json", {}),
+                ("GET", top[:-1], {}),
+                ("PROPFIND", top, {"Depth": "1"}),
+                ("GET", column.replace(quote(pin), quote(never)), {}),
+            ]:
+                status, _, body = client.ask(method, where, **headers)
+                told = folder.encode() in body
+                checks.equal(f"a state that is gone: {method} {where} {headers}", (status, told), (404, False))
+
+
 def load(checks, url, file, whole):
     """Many clients, slow ones, ones that leave."""
     def one(number):
@@ -368,6 +420,7 @@ def main():
             server.send_signal(signal.SIGTERM)
             checks.equal("it ends well", server.wait(15), 0)
     states(checks)
+    pins(checks)
     stored(checks)
     access(checks)
     print(f"{checks.passed} passed, {checks.failed} failed")
