@@ -131,6 +131,19 @@ def downloads(checks, url, point):
             checks.equal(name, got.exists() and got.read_bytes() == (point / column).read_bytes(), True)
 
 
+def in_r(checks, url, point):
+    """R reads a table by its URL."""
+    if not shutil.which("Rscript"):
+        print("R: not run, because it is not installed")
+        return
+    path = "grid/data/head.csv"
+    program = "a <- commandArgs(TRUE); t <- read.csv(a[1]); cat(nrow(t), identical(t, read.csv(a[2])))"
+    command = ["Rscript", "--vanilla", "-e", program, url + path, str(point / path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    rows = len((point / path).read_text().splitlines()) - 1
+    checks.equal("R: read.csv", done.stdout.split(), [str(rows), "TRUE"])
+
+
 def main():
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
@@ -142,6 +155,7 @@ def main():
             libraries(checks, url, point, counted)
             duck(checks, url, point, counted)
             downloads(checks, url, point)
+            in_r(checks, url, point)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0
 
