@@ -4,6 +4,8 @@
 use crate::catalog::listing::ArrayListing;
 use crate::cursor::Cursor;
 use crate::engine::Engine;
+use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::field::{Field, Role};
 use crate::format::pipeline::Pipeline;
 use crate::fragment::info::FragmentInfo;
 use crate::{Array, Fragment, Result};
@@ -39,6 +41,20 @@ pub fn listing(array: &Array) -> Result<Arc<ArrayListing>> {
 /// The pipeline that `bytes` begin with, as the format stores it.
 pub fn parse_pipeline(bytes: &[u8]) -> Result<Pipeline> {
     Pipeline::parse(&mut Cursor::new(bytes))
+}
+
+/// A field that is neither nullable nor enumerated.
+pub fn field(name: &str, role: Role, datatype: Datatype, cell_val_num: CellValNum) -> Field {
+    Field {
+        name: name.as_bytes().to_vec(),
+        role,
+        datatype,
+        cell_val_num,
+        nullable: false,
+        fill_value: Vec::new(),
+        fill_value_valid: true,
+        enumeration: None,
+    }
 }
 
 /// What the fragment's metadata says.

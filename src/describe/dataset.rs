@@ -1,17 +1,18 @@
 //! `dataset.json`: a group as one data set.
 
 use super::{Json, object, value};
+use crate::error::Result;
 use crate::export::dataset::{Dataset, Group};
 
-/// The document.
-pub fn dataset_json(dataset: &Dataset) -> Json {
+/// The document. Reads metadata.
+pub fn dataset_json(dataset: &Dataset) -> Result<Json> {
     let mut members = vec![("kind".to_owned(), Json::from(dataset.kind.name()))];
-    members.extend(group(&dataset.root));
-    Json::from_iter(members)
+    members.extend(group(&dataset.root)?);
+    Ok(Json::from_iter(members))
 }
 
 /// Dimensions by name with their lengths, variables, what is left out, and the groups by name.
-fn group(group: &Group) -> [(String, Json); 4] {
+fn group(group: &Group) -> Result<[(String, Json); 4]> {
     let dimensions = group.dimensions.iter();
     let variables = group.variables.iter().map(|variable| {
         let dimensions = variable.dimensions.iter();
@@ -22,13 +23,15 @@ fn group(group: &Group) -> [(String, Json); 4] {
             "dimensions": dimensions.map(|number| group.dimensions[*number].0.clone()).collect::<Json>(),
         })
     });
-    let left_out = group.left_out.iter().map(|(what, reason)| {
+    let unplaced = group.unplaced()?;
+    let left_out = group.left_out.iter().chain(&unplaced).map(|(what, reason)| {
         object!({
             "what": what.clone(),
             "reason": reason.clone(),
         })
     });
     let groups = group.groups.iter();
+    let groups = groups.map(|(name, inner)| Ok((name.clone(), Json::from_iter(self::group(inner)?))));
     let members = [
         (
             "dimensions",
@@ -38,12 +41,7 @@ fn group(group: &Group) -> [(String, Json); 4] {
         ),
         ("variables", variables.collect::<Json>()),
         ("left_out", left_out.collect::<Json>()),
-        (
-            "groups",
-            groups
-                .map(|(name, inner)| (name.clone(), Json::from_iter(self::group(inner))))
-                .collect::<Json>(),
-        ),
+        ("groups", groups.collect::<Result<Json>>()?),
     ];
-    members.map(|(key, value)| (key.to_owned(), value))
+    Ok(members.map(|(key, value)| (key.to_owned(), value)))
 }

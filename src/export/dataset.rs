@@ -20,6 +20,7 @@ pub mod image;
 use super::chunks::{Chunks, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Ground, Naming, VariableKind};
+use super::metadata::gdal::Axes;
 use super::metadata::{GroupMetadata, Metadata};
 use super::raster::{self, Placed};
 use super::{netcdf, zarr};
@@ -51,7 +52,7 @@ const COLLECTED: &[u8] = b"array";
 const SUFFIXES: [&[u8]; 2] = [b".data", b".index"];
 
 /// The member of a raster that has its full resolution.
-const FULL_RESOLUTION: &[u8] = b"l_0";
+pub const FULL_RESOLUTION: &[u8] = b"l_0";
 
 /// The most arrays of a group whose data set is listed.
 pub const MAX_LISTED_ARRAYS: usize = 64;
@@ -63,29 +64,71 @@ const MAX_LISTED_CHUNKS: u64 = 1 << 12;
 pub struct Source {
     /// The group.
     pub group: Arc<OpenGroup>,
-    /// The arrays by their names as members, in the order of members.
-    pub arrays: Vec<(Vec<u8>, Arc<Array>)>,
+    /// The arrays, in the order of members.
+    pub arrays: Vec<SourceArray>,
     /// The groups in its directory, members or not.
     pub groups: Vec<(Vec<u8>, Source)>,
     /// What is left out already, and why.
     pub left_out: Vec<(String, String)>,
 }
 
+/// An array of a group.
+pub struct SourceArray {
+    /// Its name as a member.
+    pub name: Vec<u8>,
+    /// The array.
+    pub array: Arc<Array>,
+    /// What it has; None if it is encrypted and the key is missing. Found once, so that all that is derived
+    /// from a source is of the same state.
+    selection: OnceLock<Option<Selection>>,
+}
+
+impl SourceArray {
+    /// The member `name`.
+    pub fn new(name: Vec<u8>, array: Arc<Array>) -> SourceArray {
+        SourceArray {
+            name,
+            array,
+            selection: OnceLock::new(),
+        }
+    }
+
+    fn selection(&self) -> Result<&Option<Selection>> {
+        get_or_make(&self.selection, || select(&self.array))
+    }
+}
+
 impl Source {
     /// All arrays, of the groups in it too.
-    fn arrays(&self) -> Box<dyn Iterator<Item = &Arc<Array>> + '_> {
-        let own = self.arrays.iter().map(|(_, array)| array);
+    fn arrays(&self) -> Box<dyn Iterator<Item = &SourceArray> + '_> {
+        let own = self.arrays.iter();
         Box::new(own.chain(self.groups.iter().flat_map(|(_, group)| group.arrays())))
     }
 
     /// A hash of the state that a data set of it shows.
     pub fn state(&self) -> Result<u64> {
-        let mut arrays = Vec::new();
-        for (name, array) in &self.arrays {
-            arrays.push((name, select(array)?.map(|selection| selection.state())));
-        }
+        let state = |array: &SourceArray| Ok(array.selection()?.as_ref().map(Selection::state));
+        self.state_by(&state)
+    }
+
+    /// Whether there was a time at which all arrays had the state that [`Source::state`] tells: whether they
+    /// have it still, after each was found in it. Lists their directories.
+    pub fn is_of_one_time(&self) -> Result<bool> {
+        let state = self.state()?;
+        let state_now = |array: &SourceArray| {
+            array.array.look_again();
+            Ok(select(&array.array)?.map(|selection| selection.state()))
+        };
+        Ok(self.state_by(&state_now)? == state)
+    }
+
+    /// A hash of its groups, and of what `state` tells of its arrays.
+    fn state_by(&self, state: &dyn Fn(&SourceArray) -> Result<Option<u64>>) -> Result<u64> {
+        let arrays = self.arrays.iter();
+        let arrays = arrays.map(|array| Ok((&array.name, state(array)?)));
+        let arrays: Vec<_> = arrays.collect::<Result<_>>()?;
         let groups = self.groups.iter();
-        let groups = groups.map(|(name, group)| Ok((name, group.state()?)));
+        let groups = groups.map(|(name, group)| Ok((name, group.state_by(state)?)));
         let groups: Vec<_> = groups.collect::<Result<_>>()?;
         let (engine, path) = (self.group.engine(), self.group.path());
         let metadata = crate::catalog::group::group_metadata(engine, path)?;
@@ -122,6 +165,20 @@ impl Kind {
             Kind::Image => "image",
         }
     }
+}
+
+/// The kind of data set that a group says it is.
+fn kind(metadata: &GroupMetadata) -> Kind {
+    match metadata.dataset_type() {
+        Some("raster") => Kind::Raster,
+        Some("bioimg") => Kind::Image,
+        _ => Kind::Cf,
+    }
+}
+
+/// Whether a group is a raster of GDAL. Reads its metadata.
+pub fn is_raster(group: &OpenGroup) -> Result<bool> {
+    Ok(kind(&GroupMetadata::of(group)?) == Kind::Raster)
 }
 
 /// A variable of a data set.
@@ -169,6 +226,9 @@ struct Member {
     extents: Vec<u64>,
 }
 
+/// The coordinates along an axis: the centres of pixels, and attributes.
+type Coordinates = (grid::Centres, grid::Attributes);
+
 /// What lengths of dimensions are found from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lengths {
@@ -188,6 +248,8 @@ pub struct Dataset {
     pub root: Group,
     source: Source,
     state: u64,
+    /// Tells apart what is derived from it: the metadata of groups are read after the state was found.
+    identity: u64,
     mtime: u64,
     zarr: OnceLock<Arc<FileGroup>>,
 }
@@ -196,13 +258,17 @@ impl Dataset {
     /// The data set that `source` is in `state`, which is [`Source::state`]. Reads only metadata.
     pub fn new(source: Source, state: u64) -> Result<Dataset> {
         let (kind, root) = Group::new(&source, Lengths::Exact)?;
-        let mtimes = source.arrays().map(|array| {
-            let snapshot = array.snapshot_at(&When::Now);
-            snapshot.map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
-        });
+        let mut mtime = 0;
+        for array in source.arrays() {
+            if let Some(selection) = array.selection()? {
+                let snapshot = selection.snapshot();
+                mtime = mtime.max(snapshot.mtime()).max(snapshot.listing.changed);
+            }
+        }
         Ok(Dataset {
             absent: absent(&root),
-            mtime: mtimes.max().unwrap_or(0),
+            identity: hash(&(state, root.metadata_state())),
+            mtime,
             kind,
             root,
             source,
@@ -214,7 +280,7 @@ impl Dataset {
     /// Whether names were exchanged below one of its arrays or groups.
     pub fn is_stale(&self) -> bool {
         let mut arrays = self.source.arrays();
-        self.source.group.engine().is_stale() || arrays.any(|array| array.engine.is_stale())
+        self.source.group.engine().is_stale() || arrays.any(|array| array.array.engine.is_stale())
     }
 
     /// What it is made of.
@@ -242,8 +308,8 @@ impl Dataset {
     pub fn netcdf(&self) -> Result<FileLayout> {
         let group = self.file_group(&self.root, "", Naming::NetCdf)?;
         let engine = self.source.group.engine();
-        let object = engine.number(&("dataset.nc", self.source.group.path(), self.state));
-        netcdf::file(engine, object, self.state, &Arc::new(group), None)
+        let object = engine.number(&("dataset.nc", self.source.group.path(), self.identity));
+        netcdf::file(engine, object, self.identity, &Arc::new(group), None)
     }
 
     /// The group at `path` of the data set, and all in it.
@@ -251,7 +317,7 @@ impl Dataset {
         let views = group.members.iter().map(|member| Arc::new(member.view()));
         let views: Vec<Arc<View>> = views.collect();
         let engine = self.source.group.engine();
-        let of = ("dataset", self.source.group.path(), path, self.state, naming);
+        let of = ("dataset", self.source.group.path(), path, self.identity, naming);
         let key = CacheKey::of(engine.number(&of));
         let grid = || group.grid(&views, naming);
         let grid = engine.cache.derive(key, 4096, Keep::Staying, grid)?;
@@ -289,11 +355,7 @@ fn absent(root: &Group) -> Option<String> {
 impl Group {
     fn new(source: &Source, lengths: Lengths) -> Result<(Kind, Group)> {
         let metadata = GroupMetadata::of(&source.group)?;
-        let kind = match metadata.dataset_type() {
-            Some("raster") => Kind::Raster,
-            Some("bioimg") => Kind::Image,
-            _ => Kind::Cf,
-        };
+        let kind = kind(&metadata);
         let mut group = Group {
             dimensions: Vec::new(),
             variables: Vec::new(),
@@ -311,10 +373,10 @@ impl Group {
             return Ok((kind, group));
         }
         let mut found: Vec<(Found, Vec<u64>)> = Vec::new();
-        for (name, array) in &source.arrays {
-            match Found::new(name, array, kind, lengths)? {
+        for array in &source.arrays {
+            match Found::new(array, kind, lengths)? {
                 Ok(member) => found.push(member),
-                Err(reason) => group.left_out.push((shown(name), reason)),
+                Err(reason) => group.left_out.push((shown(&array.name), reason)),
             }
         }
         group.join(found);
@@ -446,8 +508,8 @@ impl Group {
     fn add_levels(&mut self, source: &Source) -> Result<()> {
         let told = Told::read(&self.metadata, &mut self.left_out);
         let mut found: BTreeMap<u64, Values> = BTreeMap::new();
-        for (name, array) in &source.arrays {
-            let level = match Found::new(name, array, Kind::Image, Lengths::Bounds)? {
+        for array in &source.arrays {
+            let level = match Found::new(array, Kind::Image, Lengths::Bounds)? {
                 Ok((member, ends)) => member.level(&told, &ends)?,
                 Err(reason) => Err(reason),
             };
@@ -459,7 +521,7 @@ impl Group {
                 Ok((level, _)) => format!("a member before it is level {level}"),
                 Err(reason) => reason,
             };
-            self.left_out.push((shown(name), reason));
+            self.left_out.push((shown(&array.name), reason));
         }
         for (name, _) in &source.groups {
             let reason = "an image has no groups".to_owned();
@@ -497,6 +559,12 @@ impl Group {
         }
         self.image = Some(Arc::new(image));
         Ok(())
+    }
+
+    /// A hash of the files that the metadata were read from, of groups in it too.
+    fn metadata_state(&self) -> u64 {
+        let groups = self.groups.iter().map(|(_, group)| group.metadata_state());
+        hash(&(&self.metadata.files, groups.collect::<Vec<_>>()))
     }
 
     /// Whether a variable has cells.
@@ -584,16 +652,10 @@ impl Group {
         Ok(grid)
     }
 
-    /// The coordinates of rasters along dimensions of these names, where all members with the dimension have the
-    /// same ones, and no variable is called like it. `grounds` are those of the members.
-    fn coordinates(
-        &self,
-        grounds: &[Option<Ground>],
-        names: &[String],
-        variables: &[grid::Variable],
-    ) -> Vec<grid::Variable> {
-        // The members along each dimension, with its coordinates.
-        let mut along = vec![Vec::new(); names.len()];
+    /// The members along each dimension, with the coordinates that each gives it. `grounds` are those of the
+    /// members.
+    fn along(&self, grounds: &[Option<Ground>]) -> Vec<Vec<(usize, Option<Coordinates>)>> {
+        let mut along = vec![Vec::new(); self.dimensions.len()];
         for (number, (member, ground)) in self.members.iter().zip(grounds).enumerate() {
             let of_raster = ground.as_ref().and_then(Ground::coordinates);
             let dimensions = member.dimensions.iter().flatten().enumerate();
@@ -604,6 +666,45 @@ impl Group {
                 along[*dimension].push((number, found));
             }
         }
+        along
+    }
+
+    /// The dimensions that have no coordinates because the rasters along them lie at different places, and
+    /// why. Reads metadata of rasters.
+    pub fn unplaced(&self) -> Result<Vec<(String, String)>> {
+        if self.image.is_some() {
+            return Ok(Vec::new());
+        }
+        let grounds = self.members.iter().map(|member| {
+            let view = member.view();
+            if Axes::of(view.fields()).is_none() {
+                return Ok(None);
+            }
+            let metadata = Metadata::or_none(&view)?;
+            Ok(Ground::of(&metadata, Placed::of(&metadata, &view)?.as_ref()))
+        });
+        let grounds: Vec<Option<Ground>> = grounds.collect::<Result<_>>()?;
+        let along = self.along(&grounds).into_iter();
+        let apart = along.zip(&self.dimensions).filter(|(members, (name, _))| {
+            let is_told = members.iter().any(|(_, found)| found.is_some());
+            let is_free = self.variables.iter().all(|variable| variable.name != *name);
+            is_told && is_free && members.iter().any(|(_, found)| *found != members[0].1)
+        });
+        let reason = "the arrays along it are not at one place: it has no coordinates";
+        Ok(apart
+            .map(|(_, (name, _))| (name.clone(), reason.to_owned()))
+            .collect())
+    }
+
+    /// The coordinates of rasters along dimensions of these names, where all members with the dimension have the
+    /// same ones, and no variable is called like it. `grounds` are those of the members.
+    fn coordinates(
+        &self,
+        grounds: &[Option<Ground>],
+        names: &[String],
+        variables: &[grid::Variable],
+    ) -> Vec<grid::Variable> {
+        let along = self.along(grounds);
         let mut out = Vec::new();
         for ((dimension, name), members) in names.iter().enumerate().zip(along) {
             let is_free = variables.iter().all(|variable| variable.name != *name);
@@ -660,16 +761,11 @@ struct Found {
 
 impl Found {
     /// The array of a member, and how far it has cells along each dimension; or why it has no variables.
-    fn new(
-        name: &[u8],
-        array: &Arc<Array>,
-        kind: Kind,
-        lengths: Lengths,
-    ) -> Result<Result<(Found, Vec<u64>), String>> {
-        if kind == Kind::Raster && name != FULL_RESOLUTION {
+    fn new(array: &SourceArray, kind: Kind, lengths: Lengths) -> Result<Result<(Found, Vec<u64>), String>> {
+        if kind == Kind::Raster && array.name != FULL_RESOLUTION {
             return Ok(Err("it is an overview".to_owned()));
         }
-        let Some(selection) = select(array)? else {
+        let Some(selection) = array.selection()?.clone() else {
             return Ok(Err("it is encrypted, and its key is missing".to_owned()));
         };
         let view = View::of(selection.clone());
@@ -716,7 +812,7 @@ impl Found {
         };
         let found = Found {
             is_scalar: dimensions == [SCALARS] && domain == [1],
-            name: name.to_vec(),
+            name: array.name.clone(),
             extents: extents(&schema)?,
             selection,
             dimensions,

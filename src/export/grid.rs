@@ -47,6 +47,7 @@ pub(super) use ground::{Ground, place, refer};
 pub(super) use naming::made_up;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+pub(super) use values::Centres;
 use values::{Computed, ComputedCells, GridCells, convert, null};
 
 /// The value of an attribute of a grid or of a variable.

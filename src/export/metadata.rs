@@ -151,6 +151,14 @@ impl Metadata {
         Ok(Arc::new(damaged))
     }
 
+    /// The metadata of an array of these fields, of which this is the only file's body.
+    #[cfg(any(test, feature = "internals"))]
+    pub fn of_body(fields: &[Field], body: &dyn Body) -> Result<Metadata> {
+        let mut pairs = Pairs::default();
+        pairs.replay(body, &is_shown)?;
+        Ok(Metadata::sort(fields, pairs.pairs))
+    }
+
     /// Tells whose attribute each pair is, and reads what programs tell in pairs of their own.
     fn sort(fields: &[Field], pairs: BTreeMap<Vec<u8>, Shown>) -> Metadata {
         let numbered = fields.iter().enumerate();
@@ -194,6 +202,9 @@ impl Metadata {
         }
         if let Some(value) = programs.remove(gdal::KEY) {
             out.raster = Raster::read(fields, value, &mut out.left_out);
+            if let Some(raster) = &out.raster {
+                raster.check(fields, &mut out.left_out);
+            }
         }
         for key in [UNIT, CRS] {
             let Some(value) = programs.remove(key) else {
@@ -267,16 +278,19 @@ fn pairs_in<'p>(
     files: impl Iterator<Item = &'p Path>,
     key: Option<&EncryptionKey>,
 ) -> Result<BTreeMap<Vec<u8>, Shown>> {
-    replayed(engine, files, key, |key| {
-        let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT, group::FIXED];
-        match OF_PROGRAMS.contains(&key) {
-            true => Some(MAX_PROGRAM_VALUE),
-            false if !key.starts_with(b"_") || known.iter().any(|prefix| key.starts_with(prefix)) => {
-                Some(MAX_VALUE)
-            }
-            false => None,
+    replayed(engine, files, key, is_shown)
+}
+
+/// The most bytes of the value of a key that may be shown; None for the keys of other programs.
+fn is_shown(key: &[u8]) -> Option<u64> {
+    let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT, group::FIXED];
+    match OF_PROGRAMS.contains(&key) {
+        true => Some(MAX_PROGRAM_VALUE),
+        false if !key.starts_with(b"_") || known.iter().any(|prefix| key.starts_with(prefix)) => {
+            Some(MAX_VALUE)
         }
-    })
+        false => None,
+    }
 }
 
 /// All pairs in metadata files, the oldest first, with values of up to a mebibyte.
@@ -296,16 +310,33 @@ fn replayed<'p>(
     key: Option<&EncryptionKey>,
     most: impl Fn(&[u8]) -> Option<u64>,
 ) -> Result<BTreeMap<Vec<u8>, Shown>> {
-    let mut pairs: BTreeMap<Vec<u8>, Shown> = BTreeMap::new();
-    let size = |key: &[u8], value: &Shown| match value {
-        Ok(value) => size(key, value),
-        Err(_) => PAIR_MEMORY + key.len(),
-    };
-    let mut memory = 0usize;
+    let mut pairs = Pairs::default();
     for file in files {
         let path = engine.storage.display(file);
         let body = GenericFile::open(engine, file, key, true)?;
-        let replay = each_record(&body, |record| {
+        pairs
+            .replay(&body, &most)
+            .map_err(|e| e.at(0).in_part("metadata").in_file(path))?;
+    }
+    Ok(pairs.pairs)
+}
+
+/// Pairs while files are replayed.
+#[derive(Default)]
+struct Pairs {
+    pairs: BTreeMap<Vec<u8>, Shown>,
+    /// Bytes that they take.
+    memory: usize,
+}
+
+impl Pairs {
+    /// Replays the body of a file. `most` is that of [`replayed`].
+    fn replay(&mut self, body: &dyn Body, most: &impl Fn(&[u8]) -> Option<u64>) -> Result<()> {
+        let size = |key: &[u8], value: &Shown| match value {
+            Ok(value) => size(key, value),
+            Err(_) => PAIR_MEMORY + key.len(),
+        };
+        each_record(body, |record| {
             let key = &record.key;
             let Some(most) = most(key) else {
                 return Ok(());
@@ -321,23 +352,21 @@ fn replayed<'p>(
                     Some(shown(datatype, bytes))
                 }
             };
-            if let Some(before) = pairs.remove(key) {
-                memory -= size(key, &before);
+            if let Some(before) = self.pairs.remove(key) {
+                self.memory -= size(key, &before);
             }
             if let Some(value) = value {
-                memory += size(key, &value);
-                pairs.insert(record.key, value);
+                self.memory += size(key, &value);
+                self.pairs.insert(record.key, value);
             }
-            match memory > MAX_MEMORY {
+            match self.memory > MAX_MEMORY {
                 true => Err(Error::limit(format!(
                     "the metadata takes more than the {MAX_MEMORY} bytes of memory allowed"
                 ))),
                 false => Ok(()),
             }
-        });
-        replay.map_err(|e| e.at(0).in_part("metadata").in_file(path))?;
+        })
     }
-    Ok(pairs)
 }
 
 /// A value of metadata as exports have it.

@@ -5,7 +5,7 @@
 //! So a part of an array tells by its coordinates where it is.
 
 use super::metadata::Metadata;
-use super::metadata::gdal::{Axes, Band, MAX_BANDS, Raster};
+use super::metadata::gdal::{self, Axes, Band, MAX_BANDS, Raster};
 use crate::error::Result;
 use crate::format::range::Rect;
 use crate::query::{DimRange, View};
@@ -106,20 +106,10 @@ impl<'m> Placed<'m> {
     /// The bands that field `field` of the view has, an attribute, in order; None for each that nothing is told
     /// of.
     pub(super) fn bands(&self, view: &View, field: usize) -> Vec<Option<&'m Band>> {
-        let is_only = view.fields().len() - view.schema().dimensions.len() == 1;
-        let suffix = view.fields()[field].name.strip_prefix(VALUES.as_bytes());
-        let is_values = suffix.is_some_and(<[u8]>::is_empty) || is_only;
-        let numbers = match (self.axes.bands, suffix) {
-            (Some(axis), _) if is_values => number(&self.region[axis].lo)..=number(&self.region[axis].hi),
-            (None, _) if is_values => 1..=1,
-            (None, Some([b'_', digits @ ..])) => {
-                let digits = std::str::from_utf8(digits).ok();
-                match digits.and_then(|digits| digits.parse().ok()) {
-                    Some(number) => number..=number,
-                    None => return Vec::new(),
-                }
-            }
-            _ => return Vec::new(),
+        let along = self.axes.bands.map(|axis| &self.region[axis]);
+        let along = along.map(|range| number(&range.lo)..=number(&range.hi));
+        let Some(numbers) = gdal::numbers(view.fields(), field, along) else {
+            return Vec::new();
         };
         if numbers.end() - numbers.start() >= MAX_BANDS {
             return Vec::new();

@@ -30,6 +30,11 @@
 //! Dates and times are the stored integers. Null cells hold the attribute's fill value, which is the no-data
 //! value (GDAL_NODATA) where the rule for `_FillValue` allows it. What GDAL tells of a raster that it wrote is
 //! in [`geo`].
+//!
+//! `<attr>.tif.ovr` has the same attribute of smaller resolutions as images after each other, larger ones
+//! first: all directories, of which each has the offset of the next, then all values. Their entry 254, 1,
+//! says that they are of a reduced resolution. GDAL takes such a file for overviews of the image that its
+//! name begins with.
 
 mod geo;
 
@@ -45,7 +50,9 @@ use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
 use crate::names;
 use crate::query::{Field, Role, View};
+use crate::runtime::hash;
 use geo::Geo;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -57,6 +64,9 @@ const MAX_STRIPS: u64 = 1 << 16;
 
 /// The most samples of a pixel, and so the most bands: TIFF counts them in 16 bits.
 const MAX_SAMPLES: u64 = u16::MAX as u64;
+
+/// More bytes than header, directories and tables of any file take.
+const MAX_HEAD: u128 = 1 << 40;
 
 /// Values begin at a multiple of this.
 const ALIGNMENT: u64 = 64;
@@ -138,14 +148,33 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
 
 /// The image of these fields; reads decode the data. `NotFound` if there is none.
 pub fn layout(view: &Arc<View>, fields: Range<usize>) -> Result<FileLayout> {
-    let view = &raster::cropped(view)?;
+    let (view, image) = whole(view, fields.clone())?;
+    let mut parts = head(&[image]);
+    parts.extend(values(&view, fields)?);
+    FileLayout::new(view.state(), parts)
+}
+
+/// The values of these fields.
+fn values(view: &Arc<View>, fields: Range<usize>) -> Result<Vec<Box<dyn Bytes>>> {
+    let values = fields.map(|field| -> Result<Box<dyn Bytes>> {
+        Ok(Box::new(CellBytes::new(
+            grid::stored(view, field)?,
+            Content::Data,
+        )?))
+    });
+    values.collect()
+}
+
+/// An image with all that is told of it, and the view that has its values. `NotFound` if there is none.
+fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
+    let view = raster::cropped(view)?;
     let (mut image, attribute) =
-        describe(view, fields.clone(), || view.shape())?.map_err(Error::not_found)?;
-    let metadata = Metadata::or_none(view)?;
-    image.nodata = match Placed::of(&metadata, view)? {
-        None => nodata(view, attribute)?,
+        describe(&view, fields.clone(), || view.shape())?.map_err(Error::not_found)?;
+    let metadata = Metadata::or_none(&view)?;
+    image.nodata = match Placed::of(&metadata, &view)? {
+        None => nodata(&view, attribute)?,
         Some(placed) => {
-            let bands = fields.clone().flat_map(|field| placed.bands(view, field));
+            let bands = fields.flat_map(|field| placed.bands(&view, field));
             let bands: Vec<Option<&Band>> = bands.collect();
             image.geo = Geo::new(&placed, &bands, &image);
             // A file has one value. Blocks are written whole, so without one no pixel lacks data.
@@ -153,18 +182,70 @@ pub fn layout(view: &Arc<View>, fields: Range<usize>) -> Result<FileLayout> {
             match told {
                 Some(value) => Some(digits(Scalar::Float64(value))),
                 None if view.is_covered()? => None,
-                None => nodata(view, attribute)?,
+                None => nodata(&view, attribute)?,
             }
         }
     };
-    let mut parts = image.head();
-    for field in fields {
-        parts.push(Box::new(CellBytes::new(
-            grid::stored(view, field)?,
-            Content::Data,
-        )?));
+    Ok((view, image))
+}
+
+/// The name of the file of overviews of an image begins with that of the image and ends so.
+pub const OVERVIEWS: &str = ".ovr";
+
+/// The image called `name` in each of `smaller`, views of smaller resolutions, as far as they can be
+/// overviews of that of `view`: until one has no such image, one of other bands, or a larger one. The fields
+/// of each, with its view. Reads only metadata.
+pub fn overviews(
+    view: &Arc<View>,
+    name: &OsStr,
+    smaller: &[Arc<View>],
+) -> Result<Vec<(Arc<View>, Range<usize>)>> {
+    let Some((_, mut larger)) = named(view, name)? else {
+        return Ok(Vec::new());
+    };
+    let mut found = Vec::new();
+    for view in smaller {
+        match named(view, name)? {
+            Some((fields, image)) if image.is_overview_of(&larger) => {
+                found.push((view.clone(), fields));
+                larger = image;
+            }
+            _ => break,
+        }
     }
-    FileLayout::new(view.state(), parts)
+    Ok(found)
+}
+
+/// The image of this name, without its no-data value and place, and its fields; None if there is none.
+fn named(view: &Arc<View>, name: &OsStr) -> Result<Option<(Range<usize>, Image)>> {
+    let place = images(view)?.position(name);
+    let Some(fields) = place.and_then(|place| fields(view).nth(place)) else {
+        return Ok(None);
+    };
+    if absent(view, fields.clone())?.is_some() {
+        return Ok(None);
+    }
+    let view = raster::cropped(view)?;
+    let image = describe(&view, fields.clone(), || view.shape())?;
+    Ok(image.ok().map(|(image, _)| (fields, image)))
+}
+
+/// The file of the images that [`overviews`] found.
+pub fn overviews_layout(found: &[(Arc<View>, Range<usize>)]) -> Result<FileLayout> {
+    let (mut images, mut all, mut states) = (Vec::new(), Vec::new(), Vec::new());
+    for (view, fields) in found {
+        let (view, mut image) = whole(view, fields.clone())?;
+        image.is_reduced = true;
+        images.push(image);
+        all.extend(values(&view, fields.clone())?);
+        states.push(view.state());
+    }
+    if images.iter().map(|image| u128::from(image.data())).sum::<u128>() + MAX_HEAD > i64::MAX as u128 {
+        return Err(Error::limit("the file would have 2^63 bytes or more"));
+    }
+    let mut parts = head(&images);
+    parts.extend(all);
+    FileLayout::new(hash(&states), parts)
 }
 
 /// The arrangement of an image's values.
@@ -186,6 +267,8 @@ pub(super) struct Image {
     nodata: Option<String>,
     /// Where it is on the ground.
     geo: Geo,
+    /// Whether it is a smaller resolution of another image.
+    is_reduced: bool,
 }
 
 /// The image of some fields for a view of this shape, without its no-data value and place, and the first field;
@@ -255,11 +338,10 @@ pub(super) fn describe(
         rgb: colours && matches!(samples, 3 | 4),
         nodata: None,
         geo: Geo::default(),
+        is_reduced: false,
     };
     let pixels = u128::from(height) * u128::from(width) * u128::from(samples);
     let bytes = pixels * u128::from(bits / 8);
-    // More than header, directory and tables of any image take.
-    const MAX_HEAD: u128 = 1 << 40;
     if bytes + MAX_HEAD > i64::MAX as u128 {
         return reason("the file would have 2^63 bytes and more");
     }
@@ -366,6 +448,7 @@ impl Image {
             (false, false) => 3,
         };
         let entries = [
+            (254, self.is_reduced.then_some(Values::Long(1))),
             (256, Some(Values::Long(self.width))),
             (257, Some(Values::Long(self.height))),
             (258, Some(Values::Shorts(self.bits, self.samples))),
@@ -391,91 +474,15 @@ impl Image {
         entries.filter_map(|(tag, values)| Some((tag, values?))).collect()
     }
 
-    /// Everything before the values: header, directory, and the tables that do not fit into entries.
-    fn head(&self) -> Vec<Box<dyn Bytes>> {
-        let data = self.planes().saturating_mul(self.plane());
-        let (parts, start) = self.head_as(false);
-        match start.saturating_add(data) < 1 << 32 {
-            true => parts,
-            false => self.head_as(true).0,
-        }
+    /// Bytes of the values.
+    fn data(&self) -> u64 {
+        self.planes().saturating_mul(self.plane())
     }
 
-    /// [`Image::head`] of a BigTIFF or a classic TIFF, and the offset of the values.
-    fn head_as(&self, big: bool) -> (Vec<Box<dyn Bytes>>, u64) {
-        let entries = self.entries();
-        // Bytes of an address, bytes of a count of entries, type of an address.
-        let (address, count, long): (u64, u64, u16) = if big { (8, 8, 16) } else { (4, 2, 4) };
-        let header = address.saturating_mul(2);
-        let directory = header + count + entries.len() as u64 * (4 + 2 * address) + address;
-        let shaped: Vec<(u16, u64, u64)> = entries
-            .iter()
-            .map(|(_, values)| match values {
-                Values::Ascii(text) => (2, 1, text.len() as u64),
-                Values::Short(_) => (3, 2, 1),
-                Values::Shorts(_, count) => (3, 2, *count),
-                Values::Words(words) => (3, 2, words.len() as u64),
-                Values::Doubles(numbers) => (12, 8, numbers.len() as u64),
-                Values::Long(_) => (4, 4, 1),
-                Values::StripOffsets | Values::StripLengths => {
-                    (long, address, self.planes().saturating_mul(self.strips()))
-                }
-            })
-            .collect();
-        let mut end = directory;
-        let places: Vec<Option<u64>> = shaped
-            .iter()
-            .map(|(_, size, count)| {
-                let bytes = size.saturating_mul(*count);
-                (bytes > address).then(|| {
-                    let start = end.next_multiple_of(8);
-                    end = start.saturating_add(bytes);
-                    start
-                })
-            })
-            .collect();
-        let data = end.next_multiple_of(ALIGNMENT);
-
-        let word = |number: u64, size: u64| number.to_le_bytes().into_iter().take(size as usize);
-        let mut first = Vec::new();
-        match big {
-            true => first.extend(b"II\x2b\0\x08\0\0\0"),
-            false => first.extend(b"II\x2a\0"),
-        }
-        first.extend(word(header, address));
-        first.extend(word(entries.len() as u64, count));
-        let mut tables: Vec<(u64, Table)> = Vec::new();
-        for (((tag, values), (kind, size, count)), place) in entries.into_iter().zip(shaped).zip(places) {
-            first.extend(word(tag.into(), 2));
-            first.extend(word(kind.into(), 2));
-            first.extend(word(count, address));
-            let table = Table {
-                size,
-                count,
-                numbers: self.numbers(values, data),
-            };
-            match place {
-                Some(place) => {
-                    first.extend(word(place, address));
-                    tables.push((place, table));
-                }
-                None => {
-                    let before = first.len();
-                    (0..count).for_each(|index| first.extend(word((table.numbers)(index), size)));
-                    first.resize(before + address as usize, 0);
-                }
-            }
-        }
-        first.extend(word(0, address));
-        let mut parts: Vec<Box<dyn Bytes>> = vec![Box::new(first)];
-        let mut end = directory;
-        for (place, table) in tables {
-            parts.push(Box::new(vec![0; (place - end) as usize]));
-            end = place.saturating_add(Bytes::len(&table));
-            parts.push(Box::new(table));
-        }
-        parts.push(Box::new(vec![0; (data - end) as usize]));
-        (parts, data)
+    /// Whether it can be an overview of `other`: the same bands, and no more pixels along either side.
+    fn is_overview_of(&self, other: &Image) -> bool {
+        let form = |image: &Image| (image.samples, image.planar, image.bits, image.format, image.rgb);
+        form(self) == form(other) && self.width <= other.width && self.height <= other.height
     }
 
     /// The value of each strip for a tag, if the first strip begins at `data`.
@@ -497,6 +504,145 @@ impl Image {
             Values::StripLengths => Box::new(move |index| strip.min(plane - start(index))),
         }
     }
+}
+
+/// The directory of an image in a file.
+struct Directory {
+    /// Its offset.
+    start: u64,
+    /// Tags with their values.
+    entries: Vec<(u16, Values)>,
+    /// The type, the bytes of a value, and the number of values of each entry.
+    shaped: Vec<(u16, u64, u64)>,
+    /// The offset of the values of each entry that do not fit into it.
+    places: Vec<Option<u64>>,
+    /// Where it ends, with these values.
+    end: u64,
+}
+
+impl Directory {
+    /// The directory at `start` of a BigTIFF or a classic TIFF.
+    fn new(image: &Image, start: u64, big: bool) -> Directory {
+        let entries = image.entries();
+        let (address, count, long) = widths(big);
+        let shaped: Vec<(u16, u64, u64)> = entries
+            .iter()
+            .map(|(_, values)| match values {
+                Values::Ascii(text) => (2, 1, text.len() as u64),
+                Values::Short(_) => (3, 2, 1),
+                Values::Shorts(_, count) => (3, 2, *count),
+                Values::Words(words) => (3, 2, words.len() as u64),
+                Values::Doubles(numbers) => (12, 8, numbers.len() as u64),
+                Values::Long(_) => (4, 4, 1),
+                Values::StripOffsets | Values::StripLengths => {
+                    (long, address, image.planes().saturating_mul(image.strips()))
+                }
+            })
+            .collect();
+        let mut end = start + count + entries.len() as u64 * (4 + 2 * address) + address;
+        let places: Vec<Option<u64>> = shaped
+            .iter()
+            .map(|(_, size, count)| {
+                let bytes = size.saturating_mul(*count);
+                (bytes > address).then(|| {
+                    let start = end.next_multiple_of(8);
+                    end = start.saturating_add(bytes);
+                    start
+                })
+            })
+            .collect();
+        Directory {
+            start,
+            entries,
+            shaped,
+            places,
+            end,
+        }
+    }
+}
+
+/// Bytes of an address, bytes of a count of entries, and the type of an address.
+fn widths(big: bool) -> (u64, u64, u16) {
+    if big { (8, 8, 16) } else { (4, 2, 4) }
+}
+
+/// Everything before the values of a file of these images, of which there is at least one: header,
+/// directories, and the tables that do not fit into entries.
+fn head(images: &[Image]) -> Vec<Box<dyn Bytes>> {
+    let data = images.iter().map(Image::data).fold(0, u64::saturating_add);
+    let (parts, start) = head_as(images, false);
+    match start.saturating_add(data) < 1 << 32 {
+        true => parts,
+        false => head_as(images, true).0,
+    }
+}
+
+/// [`head`] of a BigTIFF or a classic TIFF, and the offset of the values.
+fn head_as(images: &[Image], big: bool) -> (Vec<Box<dyn Bytes>>, u64) {
+    let (address, count, _) = widths(big);
+    let header = address * 2;
+    let mut end = header;
+    let directories = images.iter().map(|image| {
+        let directory = Directory::new(image, end.next_multiple_of(8), big);
+        end = directory.end;
+        directory
+    });
+    let directories: Vec<Directory> = directories.collect();
+    let data = end.next_multiple_of(ALIGNMENT);
+    // The directory after each; 0 after the last.
+    let starts = directories.iter().skip(1).map(|directory| directory.start);
+    let next: Vec<u64> = starts.chain([0]).collect();
+
+    let word = |number: u64, size: u64| number.to_le_bytes().into_iter().take(size as usize);
+    let mut first = Vec::new();
+    match big {
+        true => first.extend(b"II\x2b\0\x08\0\0\0"),
+        false => first.extend(b"II\x2a\0"),
+    }
+    first.extend(word(header, address));
+    let mut pieces: Vec<(u64, Box<dyn Bytes>)> = vec![(0, Box::new(first))];
+    let mut values_start = data;
+    for ((image, directory), next) in images.iter().zip(directories).zip(next) {
+        let mut own = Vec::new();
+        let mut tables: Vec<(u64, Box<dyn Bytes>)> = Vec::new();
+        own.extend(word(directory.entries.len() as u64, count));
+        let entries = directory.entries.into_iter().zip(directory.shaped);
+        for (((tag, values), (kind, size, count)), place) in entries.zip(directory.places) {
+            own.extend(word(tag.into(), 2));
+            own.extend(word(kind.into(), 2));
+            own.extend(word(count, address));
+            let table = Table {
+                size,
+                count,
+                numbers: image.numbers(values, values_start),
+            };
+            match place {
+                Some(place) => {
+                    own.extend(word(place, address));
+                    tables.push((place, Box::new(table)));
+                }
+                None => {
+                    let before = own.len();
+                    (0..count).for_each(|index| own.extend(word((table.numbers)(index), size)));
+                    own.resize(before + address as usize, 0);
+                }
+            }
+        }
+        own.extend(word(next, address));
+        pieces.push((directory.start, Box::new(own)));
+        pieces.extend(tables);
+        values_start = values_start.saturating_add(image.data());
+    }
+    // Zeros in between.
+    let mut parts: Vec<Box<dyn Bytes>> = Vec::new();
+    let mut end = 0;
+    for (place, piece) in pieces {
+        parts.push(Box::new(vec![0; (place - end) as usize]));
+        end = place.saturating_add(piece.len());
+        parts.push(piece);
+    }
+    parts.push(Box::new(vec![0; (data - end) as usize]));
+    (parts, data)
 }
 
 /// Numbers of `size` bytes each, computed by reads: many bands have very many strips.

@@ -122,6 +122,11 @@ impl Selection {
         &self.array
     }
 
+    /// The fragments and files that are seen.
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
     /// A hash of the state that is seen: two selections of an array with equal hashes show the same.
     pub(crate) fn state(&self) -> u64 {
         self.state

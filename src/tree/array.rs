@@ -108,9 +108,8 @@ impl ArrayDirectory {
         Shown {
             moment: self.moment.clone(),
             subarray: None,
-            views: self.context.views.clone(),
+            context: self.context.clone(),
             latest: Arc::default(),
-            exports: self.context.exports,
         }
     }
 

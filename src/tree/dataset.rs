@@ -18,7 +18,7 @@ use crate::catalog::time::When;
 use crate::describe::dataset::dataset_json;
 use crate::describe::render;
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, listed};
+use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, SourceArray, listed};
 use crate::export::zarr::ZarrGroup;
 use crate::format::enums::ObjectType;
 use crate::layout::FileLayout;
@@ -38,6 +38,9 @@ const IMAGE: &str = "image.ome.zarr";
 
 /// How long a data set is taken to be of the current state: as long as listings are.
 const LASTING: Duration = Duration::from_millis(100);
+
+/// How often to look for a time at which no array of a data set is written to.
+const MAX_TRIES: usize = 100;
 
 /// The most groups of a data set.
 const MAX_GROUPS: usize = 256;
@@ -111,12 +114,20 @@ impl ShownGroup {
         }
         let now = Instant::now();
         let made = || {
-            let source = self.source(usize::MAX)?;
-            let state = source.state()?;
-            match known {
-                Some((_, dataset)) if dataset.state() == state => Ok(dataset),
-                _ => Dataset::new(source, state).map(Arc::new),
+            for _ in 0..MAX_TRIES {
+                let source = self.source(usize::MAX)?;
+                let state = source.state()?;
+                if let Some((_, dataset)) = &known
+                    && dataset.state() == state
+                {
+                    return Ok(dataset.clone());
+                }
+                if source.is_of_one_time()? {
+                    return Dataset::new(source, state).map(Arc::new);
+                }
             }
+            let message = "its arrays are written to all the time";
+            Err(Error::new(ErrorKind::Io(libc::EBUSY), message))
         };
         let dataset = self.placed(made())?;
         let before = lock(&self.context.datasets).push(path, (now, dataset.clone()));
@@ -177,7 +188,7 @@ impl ShownGroup {
         let (of_state, shown) = (self.clone(), self.clone());
         document.node(
             move || of_state.dataset().ok().map(|dataset| dataset.state()),
-            move || Ok(DocumentContent::text(render(&dataset_json(&*shown.dataset()?)))),
+            move || Ok(DocumentContent::text(render(&dataset_json(&*shown.dataset()?)?))),
         )
     }
 }
@@ -186,9 +197,9 @@ fn add_origins(source: &Source, all: &mut Vec<Origin>) {
     for directory in [GROUP_DIRECTORY, "__meta"] {
         all.push(Origin::Group(source.group.clone(), directory));
     }
-    all.extend(source.arrays.iter().map(|(_, array)| {
+    all.extend(source.arrays.iter().map(|member| {
         Origin::DescribedCells(Moment {
-            array: array.clone(),
+            array: member.array.clone(),
             when: When::Now,
         })
     }));
@@ -227,9 +238,8 @@ fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, walk: &mut Walk) -> Re
                 if !context.is_later(&member.at)? {
                     let left = walk.arrays.checked_sub(1);
                     walk.arrays = left.ok_or_else(|| Error::limit("too many arrays"))?;
-                    found
-                        .arrays
-                        .push((member.name.clone(), context.array(&member.at)));
+                    let array = SourceArray::new(member.name.clone(), context.array(&member.at));
+                    found.arrays.push(array);
                 }
                 continue;
             }

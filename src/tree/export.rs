@@ -26,7 +26,7 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
             Node::Directory(Arc::new(RasterDirectory(of))),
         ),
         (_, Some(format)) => (
-            format.absent(&*shown.view()?, &shown.exports),
+            format.absent(&*shown.view()?, &shown.context.exports),
             ExportFile::node(shown, Exported::File(format)),
         ),
         (_, None) => return Ok(None),
@@ -39,7 +39,7 @@ pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
 
 /// The listed exports of `view`.
 pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
-    if shown.exports.hide {
+    if shown.context.exports.hide {
         return Vec::new();
     }
     let formats = Format::ALL.into_iter();
@@ -47,7 +47,7 @@ pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
         (
             format.name(),
             NodeType::File,
-            format.is_listed(view, &shown.exports),
+            format.is_listed(view, &shown.context.exports),
         )
     });
     let images = tiff::all_absent(view).map(|absent| absent.is_none());

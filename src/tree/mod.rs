@@ -18,6 +18,7 @@ mod metadata;
 mod moment;
 pub mod node;
 mod permissions;
+mod pyramid;
 pub mod ranges;
 mod raster;
 mod root;

@@ -1,7 +1,8 @@
-//! `raster/`: attributes of a dense view as TIFF images.
+//! `raster/`: attributes of a dense view as TIFF images, and their overviews.
 
 use super::export::{ExportFile, Exported};
 use super::node::{Directory, Entry, Listing, Node, NodeType};
+use super::pyramid;
 use super::view::{Shown, of_view};
 use crate::error::{Error, Result};
 use crate::export::tiff;
@@ -17,7 +18,7 @@ impl Directory for RasterDirectory {
         let view = self.0.view()?;
         let found = tiff::images(&view)?.position(name);
         let Some(fields) = found.and_then(|place| tiff::fields(&view).nth(place)) else {
-            return Ok(None);
+            return pyramid::find(&self.0, name);
         };
         // If it is unknown whether the image exists, it is shown, and accesses fail.
         match tiff::absent(&view, fields.clone()) {
@@ -28,12 +29,15 @@ impl Directory for RasterDirectory {
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let view = self.0.view()?;
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut images: Vec<OsString> = Vec::new();
         for (name, fields) in tiff::images(&view)?.names.iter().zip(tiff::fields(&view)) {
             if !matches!(tiff::absent(&view, fields), Ok(Some(_))) {
-                entries.push((OsString::from(name), NodeType::File));
+                images.push(name.into());
             }
         }
+        let overviews = pyramid::listed(&self.0, &images);
+        let files = images.into_iter().chain(overviews);
+        let entries: Vec<Entry> = files.map(|name| (name, NodeType::File)).collect();
         Ok(Arc::new(entries))
     }
 

@@ -1,7 +1,7 @@
 //! `data/` and its `subarray/`: an array as TileDB reads it.
 
 use super::column::{find_file, listed_files};
-use super::context::{InUse, shared};
+use super::context::{Context, InUse, shared};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::export::{find, listed};
@@ -14,7 +14,7 @@ use super::ranges;
 use crate::describe::Json;
 use crate::describe::view::{unreadable_view_json, view_json};
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::{self, field_names, npy};
+use crate::export::{field_names, npy};
 use crate::format::datatype::CellValNum;
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
@@ -37,12 +37,10 @@ pub struct Shown {
     pub moment: Moment,
     /// The part of the domain; None for the whole domain.
     pub subarray: Option<Vec<DimRange>>,
-    /// The views in use.
-    pub views: Arc<Views>,
+    /// What all nodes share.
+    pub context: Arc<Context>,
     /// The last view, kept in use by the nodes that show it.
     pub latest: Arc<Mutex<Option<Arc<View>>>>,
-    /// Options of exports.
-    pub exports: export::Options,
 }
 
 impl Shown {
@@ -71,7 +69,7 @@ impl Shown {
         let selection = self.placed(found)?;
         let array = selection.array();
         let key = (array.path.clone(), array.engine.number(&selection.state()));
-        let view = shared(&self.views, key, || View::of(selection));
+        let view = shared(&self.context.views, key, || View::of(selection));
         let mut latest = lock(&self.latest);
         let before = latest.replace(view.clone());
         drop(latest);
@@ -225,7 +223,7 @@ fn document(shown: Shown) -> Node {
                             "{array}: what {name} has replaced is vacuumed, and not seen at this time"
                         );
                     }
-                    view_json(&view, &shown.exports)
+                    view_json(&view, &shown.context.exports)
                 }
                 Err(error) if is_damage(&error) => {
                     log::warn!("{error}");

@@ -9,6 +9,8 @@ GDAL's programs. The last line is `N passed, N failed`.
 
 import json
 import os
+import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -25,7 +27,8 @@ from rasterio.transform import Affine
 from rasterio.windows import Window
 
 from capi import Lib
-from mount import errors, mounted, stats
+from documented import run_lines
+from mount import binary, errors, mounted, stats
 from plain_tools import Checks
 
 BLOCK = 16
@@ -73,14 +76,17 @@ def write_source(path, name):
             file.write_colormap(1, {value: (value, 255 - value, value // 2, 255) for value in range(256)})
 
 
-def described(source, interleave):
-    """The PAM document of a raster."""
+def described(source, interleave, size=(HEIGHT, WIDTH), step=1):
+    """The PAM document of a raster of this size, of which a pixel is one of so many along each side."""
     done = subprocess.run(["gdal_translate", "-q", "-of", "VRT", source, "/vsistdout/"], capture_output=True, text=True, timeout=60, check=True)
     root = xml.fromstring(done.stdout)
     root.tag, root.attrib = "PAMDataset", {}
     for element in list(root):
         if element.tag == "OverviewList" or element.get("domain") == "IMAGE_STRUCTURE":
             root.remove(element)
+        elif element.tag == "GeoTransform":
+            numbers = [float(number) for number in element.text.split(",")]
+            element.text = ", ".join(repr(number * (1 if i % 3 == 0 else step)) for i, number in enumerate(numbers))
         elif element.tag == "VRTRasterBand":
             element.tag, element.attrib = "PAMRasterBand", {"band": element.get("band")}
             for other in element.findall("SimpleSource") + element.findall("ColorInterp"):
@@ -93,19 +99,20 @@ def described(source, interleave):
         for key, value in tags.items():
             xml.SubElement(other, "MDI", key=key).text = value
     structure = xml.SubElement(root, "Metadata", domain="IMAGE_STRUCTURE")
-    for key, value in {"X_SIZE": WIDTH, "Y_SIZE": HEIGHT, "INTERLEAVE": interleave, "NBITS": 8, "DATASET_TYPE": "raster"}.items():
+    for key, value in {"X_SIZE": size[1], "Y_SIZE": size[0], "INTERLEAVE": interleave, "NBITS": 8, "DATASET_TYPE": "raster"}.items():
         xml.SubElement(structure, "MDI", key=key).text = str(value)
     return xml.tostring(root)
 
 
-def write_array(uri, name, source, document=None):
-    """The array that the driver makes of the GeoTIFF: whole blocks."""
+def write_array(uri, name, source, document=None, step=1):
+    """The array that the driver makes of the GeoTIFF: whole blocks. Of an overview every pixel after so many."""
     of, bands, interleave, _ = RASTERS[name]
     with rasterio.open(source) as file:
-        values = file.read()
-    height, width = -(-HEIGHT // BLOCK) * BLOCK, -(-WIDTH // BLOCK) * BLOCK
+        values = file.read()[:, ::step, ::step]
+    size = values.shape[1:]
+    height, width = (-(-length // BLOCK) * BLOCK for length in size)
     padded = np.full((bands, height, width), 77, of)
-    padded[:, :HEIGHT, :WIDTH] = values
+    padded[:, :size[0], :size[1]] = values
     y = tiledb.Dim("Y", domain=(0, height - 1), tile=BLOCK, dtype=np.uint64)
     x = tiledb.Dim("X", domain=(0, width - 1), tile=BLOCK, dtype=np.uint64)
     band = tiledb.Dim("BANDS", domain=(1, bands), tile=1, dtype=np.uint64)
@@ -116,7 +123,7 @@ def write_array(uri, name, source, document=None):
     with tiledb.open(uri, "w") as array:
         array[:] = dict(zip(names, padded)) if cells is None else {names[0]: np.ascontiguousarray(cells)}
         array.meta["dataset_type"] = "raster"
-    document = described(source, interleave) if document is None else document
+    document = described(source, interleave, size, step) if document is None else document
     Lib().put_metadata(uri, [("_gdal", "UINT8", document)])
 
 
@@ -233,7 +240,7 @@ def compare_grids(checks, point, folder):
                     checks.equal(f"{name}: variables of dataset by {reader}", list(dataset.data_vars), ["l_0"])
                     compare_grid(checks, f"{name}, dataset by {reader}", dataset, name, want)
                 said = json.loads((group / "dataset.json").read_text())
-                checks.equal(f"{name}: dataset.json", (said["kind"], said["dimensions"]["X"], [one["what"] for one in said["left_out"]]), ("raster", WIDTH, ["l_1"]))
+                checks.equal(f"{name}: dataset.json", (said["kind"], said["dimensions"]["X"], sorted(one["what"] for one in said["left_out"])), ("raster", WIDTH, ["l_1", "l_2"]))
             # GDAL's reader of NetCDF takes what has no rotation.
             if RASTERS[name][2] == "BAND" and name not in ("rotated", "plain"):
                 for file in (point / name / "data/array.nc", point / f"group_{name}/dataset.nc"):
@@ -259,15 +266,83 @@ def compare_grids(checks, point, folder):
 
 
 def write_group(folder, name):
-    """What the driver makes of a raster with an overview: `l_0` and `l_1`."""
+    """What the driver makes of a raster with overviews: `l_0`, `l_1` and `l_2`."""
     group = f"{folder}/arrays/group_{name}"
     tiledb.Group.create(group)
-    for level in range(2):
-        write_array(f"{group}/l_{level}", name, f"{folder}/{name}.tif")
+    for level in range(3):
+        write_array(f"{group}/l_{level}", name, f"{folder}/{name}.tif", step=2 ** level)
     with tiledb.Group(group, "w") as opened:
-        for level in range(2):
+        for level in range(3):
             opened.add(f"{group}/l_{level}", name=f"l_{level}")
         opened.meta["dataset_type"] = "raster"
+
+
+def write_odd(folder):
+    """A group whose `l_1` has other bands, and one that says of no raster."""
+    for group, levels, kind in (("odd", ("band", "point"), "raster"), ("untold", ("band", "band"), "other")):
+        uri = f"{folder}/arrays/{group}"
+        tiledb.Group.create(uri)
+        with tiledb.Group(uri, "w") as opened:
+            for level, name in enumerate(levels):
+                write_array(f"{uri}/l_{level}", name, f"{folder}/{name}.tif", step=2 ** level)
+                opened.add(f"{uri}/l_{level}", name=f"l_{level}")
+            opened.meta["dataset_type"] = kind
+
+
+def compare_overviews(checks, point, folder):
+    """GDAL finds the smaller levels of a pyramid as overviews of the largest."""
+    for name in RASTERS:
+        levels = point / f"group_{name}"
+        with rasterio.open(f"{folder}/{name}.tif") as file:
+            want = file.read()
+        file = levels / "l_0/data/raster/TDB_VALUES.tif"
+        with rasterio.open(file) as opened:
+            checks.equal(f"{name}: overviews", [opened.overviews(band) for band in opened.indexes], [[2, 4]] * len(want))
+        for number, step in enumerate((2, 4)):
+            with rasterio.open(file, overview_level=number) as got, rasterio.open(levels / f"l_{number + 1}/data/raster/TDB_VALUES.tif") as level:
+                checks.equal(f"{name}: values of overview {number}", (np.array_equal(got.read(), want[:, ::step, ::step]), np.array_equal(got.read(), level.read())), (True, True))
+                checks.equal(f"{name}: colours of overview {number}", got.colorinterp, level.colorinterp)
+        done = subprocess.run(["gdalinfo", "-json", file], capture_output=True, timeout=60, check=True)
+        sizes = [[overview["size"] for overview in band["overviews"]] for band in json.loads(done.stdout)["bands"]]
+        checks.equal(f"{name}: gdalinfo of overviews", sizes, [[[25, 19], [13, 10]]] * len(want))
+        images = ["TDB_VALUES.tif"] + [f"TDB_VALUES_{band + 1}.tif" for band in range(len(want)) if RASTERS[name][2] == "ATTRIBUTES"]
+        checks.equal(f"{name}: listed", sorted(os.listdir(file.parent)), sorted(images + [f"{image}.ovr" for image in images]))
+        checks.equal(f"{name}: overviews of an overview", os.listdir(levels / "l_1/data/raster").count("TDB_VALUES.tif.ovr"), 0)
+    with rasterio.open(point / "group_attributes/l_0/data/raster/TDB_VALUES_2.tif", overview_level=0) as got, rasterio.open(f"{folder}/attributes.tif") as want:
+        checks.equal("an overview of one of several bands", np.array_equal(got.read(1), want.read(2)[::2, ::2]), True)
+    first = point / "group_band/l_0"
+    done = subprocess.run([binary(), "cat", f"{folder}/arrays/group_band", "l_0/data/raster/TDB_VALUES.tif.ovr"], capture_output=True, timeout=60, check=True)
+    checks.equal("overviews by tiledbfs cat", done.stdout == (first / "data/raster/TDB_VALUES.tif.ovr").read_bytes(), True)
+    there = {"at/2100/data": True, "at/latest/data": False, f"at/{sorted(os.listdir(first / 'at'))[0]}/data": False, "data/subarray/..,0..20,..": False, "../l_1/data": False,
+             "../../band/data": False, "../../odd/l_0/data": False, "../../untold/l_0/data": False}
+    for view, is_there in there.items():
+        checks.equal(f"overviews in {view}", os.path.exists(first / view / "raster/TDB_VALUES.tif.ovr"), is_there)
+
+
+def write_together(folder):
+    """Groups of two rasters, at one place and at two."""
+    for group, origins in (("together", (5300040.0, 5300040.0)), ("apart", (5300040.0, 5300050.0))):
+        uri = f"{folder}/arrays/{group}"
+        tiledb.Group.create(uri)
+        with tiledb.Group(uri, "w") as opened:
+            for name, origin in zip("ab", origins):
+                domain = tiledb.Domain(*[tiledb.Dim(axis, domain=(0, 15), tile=BLOCK, dtype=np.uint64) for axis in "YX"])
+                tiledb.Array.create(f"{uri}/{name}", tiledb.ArraySchema(domain, [tiledb.Attr("v", dtype=np.int16)]))
+                with tiledb.open(f"{uri}/{name}", "w") as array:
+                    array[:] = np.arange(256, dtype=np.int16).reshape(16, 16)
+                document = f"<PAMDataset><GeoTransform>399960, 10, 0, {origin}, 0, -10</GeoTransform></PAMDataset>"
+                Lib().put_metadata(f"{uri}/{name}", [("_gdal", "UINT8", document.encode())])
+                opened.add(f"{uri}/{name}", name=name)
+
+
+def compare_together(checks, point):
+    """Axes along which rasters lie at different places have no coordinates, and dataset.json says so."""
+    for group, names, left_out in (("together", ["X", "Y"], []), ("apart", ["X"], ["Y"])):
+        for reader, dataset in opened(point / group, "dataset"):
+            checks.equal(f"{group}, {reader}: coordinates", sorted(name for name in dataset.coords if name in "XY"), names)
+        said = json.loads((point / group / "dataset.json").read_text())["left_out"]
+        checks.equal(f"{group}: what is left out", [one["what"] for one in said], left_out)
+        checks.equal(f"{group}: with a reason", all("not at one place" in one["reason"] for one in said), True)
 
 
 OWN_MAPPING = "__tiledb_attr.flagged.grid_mapping"
@@ -299,6 +374,7 @@ def multidimensional(checks, data):
 MALFORMED = {
     "not_xml": b"<PAMDataset><SRS>", "entity": b"<!DOCTYPE a [<!ENTITY b 'c'>]><PAMDataset>&b;</PAMDataset>", "bomb": b"<PAMDataset><SRS>&lol;</SRS></PAMDataset>",
     "deep": b"<a>" * 100000, "not_utf8": b"<PAMDataset>\xff</PAMDataset>", "other": b"<VRTDataset/>", "empty": b"\0",
+    "lacking": b"<PAMDataset><PAMRasterBand band='1'><NoDataValue>1e300</NoDataValue></PAMRasterBand></PAMDataset>",
     "numbers": b"<PAMDataset><GeoTransform>1,2</GeoTransform><PAMRasterBand band='x'/></PAMDataset>",
     "sizes": b"<PAMDataset><Metadata domain='IMAGE_STRUCTURE'><MDI key='X_SIZE'>-3</MDI><MDI key='Y_SIZE'>5</MDI></Metadata></PAMDataset>",
 }
@@ -315,6 +391,116 @@ def malformed(checks, point):
         checks.equal(f"{name}: what is left out", {entry["what"] for entry in left_out if entry["reason"]}, {"_gdal"})
 
 
+# Of one band of FLOAT64. No number of it has digits that a change would leave the same number.
+DOCUMENT = """<PAMDataset><SRS dataAxisToSRSAxisMapping="1,2">LOCAL_CS["a &amp; b"]</SRS><GeoTransform> 4.5e+05, 10.25, 0, 5.3e6, 0.0, -10.5</GeoTransform>
+<Metadata><MDI key="AREA_OR_POINT">Area</MDI></Metadata><Metadata domain="IMAGE_STRUCTURE"><MDI key="X_SIZE">13</MDI><MDI key="Y_SIZE">11</MDI></Metadata>
+<PAMRasterBand band="1"><Description>red &lt; green</Description><NoDataValue>-9999</NoDataValue><Offset>-273.15</Offset><Scale>0.25</Scale>
+<UnitType>K</UnitType></PAMRasterBand></PAMDataset>"""
+MUTANTS = 200
+
+
+def mutants():
+    """The document with a few changes each."""
+    chance = random.Random(2034)
+    yield DOCUMENT
+    for _ in range(MUTANTS):
+        text = DOCUMENT
+        for _ in range(chance.choice((1, 1, 2, 4))):
+            start = chance.randrange(len(text))
+            end = start + chance.choice((1, 1, 2, 20))
+            other = chance.randrange(len(text))
+            text = chance.choice((text[:start] + text[end:], text[:start] + chance.choice("<>&;\"'/,.-0159eXaN \t") + text[start + 1:],
+                                  text[:start] + text[start:end] * 2 + text[end:], text[:other] + text[start:end] + text[other:]))
+        yield text
+
+
+def write_mutated(folder):
+    """An array for each document."""
+    base = f"{folder}/0"
+    domain = tiledb.Domain(*[tiledb.Dim(axis, domain=(0, 15), tile=BLOCK, dtype=np.uint64) for axis in "YX"])
+    tiledb.Array.create(base, tiledb.ArraySchema(domain, [tiledb.Attr("TDB_VALUES", dtype=np.float64)]))
+    with tiledb.open(base, "w") as array:
+        array[:] = np.arange(256.0).reshape(16, 16)
+    documents = list(mutants())
+    for number in range(1, len(documents)):
+        shutil.copytree(base, f"{folder}/{number}")
+    for number, document in enumerate(documents):
+        Lib().put_metadata(f"{folder}/{number}", [("_gdal", "UINT8", document.encode())])
+    return documents
+
+
+def number_in(text, of=float):
+    """A number as Rust reads it; None if there is none."""
+    try:
+        return None if "_" in text else of(text.strip())
+    except ValueError:
+        return None
+
+
+def model(document):
+    """What a document says by the parser of Python: size, attributes of spatial_ref, attributes of the variable. None if it is malformed."""
+    try:
+        root = xml.fromstring(document)
+    except xml.ParseError:
+        return None
+    if root.tag != "PAMDataset":
+        return None
+    whole = lambda element: (element.text or "") + "".join(inner.tail or "" for inner in element)
+    size, place, values = (16, 16), {}, {}
+    for element in root:
+        if element.tag == "SRS" and whole(element).strip():
+            place["crs_wkt"] = place["spatial_ref"] = whole(element).strip()
+        elif element.tag == "GeoTransform":
+            numbers = [number_in(number) for number in whole(element).split(",")]
+            if len(numbers) == 6 and None not in numbers and np.isfinite(numbers).all():
+                _, a, b, _, c, d = numbers
+                if a * d - b * c:
+                    place["GeoTransform"] = numbers
+        elif element.tag == "Metadata" and element.get("domain") == "IMAGE_STRUCTURE":
+            found = [next((whole(item) for item in element if item.get("key") == key), "") for key in ("Y_SIZE", "X_SIZE")]
+            found = [number_in(length, int) for length in found]
+            if None not in found and min(found) > 0:
+                size = tuple(min(length, 16) for length in found)
+        elif element.tag == "PAMRasterBand" and number_in(element.get("band", ""), int) == 1:
+            values = {}
+            for inner in element:
+                text, name = whole(inner), {"Description": "long_name", "UnitType": "units"}.get(inner.tag)
+                if name:
+                    values.pop(name, None)
+                    values.update({name: text} if text else {})
+                name = {"NoDataValue": "_FillValue", "Offset": "add_offset", "Scale": "scale_factor"}.get(inner.tag)
+                if name:
+                    number = number_in(text)
+                    values.pop(name, None)
+                    values.update({name: number} if number is not None and (name == "_FillValue" or np.isfinite(number)) else {})
+    return size, place, values
+
+
+def compare_mutated(checks, point, documents):
+    """No document fails, and each says what another parser reads in it: what is malformed says nothing, but why."""
+    wrong, told = [], 0
+    for number, document in enumerate(documents):
+        data = point / str(number) / "data"
+        want = model(document)
+        with xarray.open_zarr(data / "array.zarr", mask_and_scale=False) as dataset:
+            place = dict(dataset["spatial_ref"].attrs) if "spatial_ref" in dataset.variables else {}
+            if "GeoTransform" in place:
+                place["GeoTransform"] = [float(part) for part in place["GeoTransform"].split()]
+            values = {key: value for key, value in dataset["TDB_VALUES"].attrs.items() if key != "grid_mapping" and str(value) != "nan"}
+            got = dataset["TDB_VALUES"].shape, place, values
+        if got != (want or ((16, 16), {}, {})):
+            wrong.append((document, got, want))
+        left_out = json.loads((data / "view.json").read_text())["left_out"]
+        if want is None and {entry["what"] for entry in left_out if entry["reason"]} != {"_gdal"}:
+            wrong.append((document, "no reason"))
+        with rasterio.open(data / "raster/TDB_VALUES.tif") as file:
+            if (file.height, file.width) != (got[0]):
+                wrong.append((document, file.shape))
+        told += want is not None
+    checks.equal("mutated documents that say something else", wrong[:3], [])
+    checks.equal("mutated documents of which some are well-formed, and some not", (told > 20, told < len(documents) - 20), (True, True))
+
+
 def main():
     """Writes the rasters and compares."""
     checks = Checks()
@@ -326,6 +512,8 @@ def main():
             write_source(f"{folder}/{name}.tif", name)
             write_array(f"{folder}/arrays/{name}", name, f"{folder}/{name}.tif")
             write_group(folder, name)
+        write_odd(folder)
+        write_together(folder)
         write_multidimensional(f"{folder}/arrays/multidimensional")
         for name, document in MALFORMED.items():
             write_array(f"{folder}/malformed/{name}", "plain", f"{folder}/plain.tif", document)
@@ -335,16 +523,25 @@ def main():
                 os.stat(point / name / "data/array.nc")
                 (point / name / "data/array.zarr/zarr.json").read_bytes()
                 os.stat(point / f"group_{name}/dataset.nc")
+                os.stat(point / f"group_{name}/l_0/data/raster/TDB_VALUES.tif.ovr")
                 (point / f"group_{name}/dataset.zarr/zarr.json").read_bytes()
                 (point / name / "data/view.json").read_bytes()
             checks.equal("chunks decoded for lengths", stats(point)["chunks_decoded"], 0)
             compare(checks, point, folder)
             compare_parts(checks, point, folder)
             compare_grids(checks, point, folder)
+            compare_overviews(checks, point, folder)
+            compare_together(checks, point)
+            run_lines(checks, "rasters", f"{folder}/documented", {"array": point / "band"})
             multidimensional(checks, point / "multidimensional/data")
             checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:
             malformed(checks, point)
+            checks.equal("errors of the mount", errors(point), [])
+        os.mkdir(f"{folder}/mutated")
+        documents = write_mutated(f"{folder}/mutated")
+        with mounted(f"{folder}/mutated") as point:
+            compare_mutated(checks, point, documents)
             checks.equal("errors of the mount", errors(point), [])
     print(f"{checks.passed} passed, {checks.failed} failed")
     sys.exit(1 if checks.failed else 0)

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from pathlib import Path
@@ -469,6 +470,146 @@ def joined(checks, point):
     checks.equal("nothing: dataset.json", len(json.loads((nothing / "dataset.json").read_text())["variables"]), 1)
 
 
+def write_pair(group):
+    """A group of the arrays `a` and `b`, of which nothing is written."""
+    tiledb.Group.create(group)
+    with tiledb.Group(group, "w") as opened:
+        for name in "ab":
+            domain = tiledb.Domain(tiledb.Dim("x", domain=(0, 63), tile=16, dtype=np.int32))
+            tiledb.Array.create(f"{group}/{name}", tiledb.ArraySchema(domain, [tiledb.Attr("v", dtype=np.int64)]))
+            opened.add(f"{group}/{name}", name=name)
+
+
+def write_both(group, value, cells=64):
+    """Writes the same into both arrays, `a` first."""
+    for name in "ab":
+        with tiledb.open(f"{group}/{name}", "w") as array:
+            array[0:cells] = np.full(cells, value, dtype=np.int64)
+
+
+def pair(file):
+    """What an open data set has in `a` and in `b`: the value of all cells, or what differs."""
+    found = [np.unique(file[name][:]).tolist() for name in "ab"]
+    return [values[0] if len(values) == 1 else values for values in found]
+
+
+def one_state(checks, folder):
+    """While somebody writes one array after the other, a data set is of a state that the group had: never is what was written first older."""
+    group = f"{folder}/pair"
+    write_pair(group)
+    write_both(group, 0)
+    with mounted(folder) as point:
+        done = threading.Event()
+
+        def write():
+            value = 0
+            while not done.is_set():
+                value += 1
+                write_both(group, value)
+
+        def look():
+            # What was looked at last of one array is not as old as of the other.
+            while not done.is_set():
+                os.stat(point / "pair/a/data/columns/v/data.bin")
+                time.sleep(0.013)
+
+        threads = [threading.Thread(target=run) for run in (write, look)]
+        for thread in threads:
+            thread.start()
+        seen, end = [], time.monotonic() + 4
+        try:
+            while time.monotonic() < end:
+                with h5netcdf.File(point / "pair/dataset.nc") as file:
+                    seen.append(pair(file))
+                time.sleep(0.02)
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+        checks.equal("states that the group never had", [values for values in seen if isinstance(values[0], list) or values[0] - values[1] not in (0, 1)][:5], [])
+        checks.equal("there were several states", len({tuple(values) for values in seen}) > 5, True)
+        time.sleep(0.3)
+        with open(point / "pair/dataset.nc", "rb", buffering=0) as held, h5netcdf.File(point / "pair/dataset.nc") as file:
+            length, header = os.fstat(held.fileno()).st_size, held.read(100)
+            want = pair(file)
+            for name in "ab":
+                tiledb.consolidate(f"{group}/{name}")
+                tiledb.vacuum(f"{group}/{name}")
+            write_both(group, -1)
+            time.sleep(0.3)
+            # Cells of that state, or an error.
+            with contextlib.suppress(OSError):
+                checks.equal("a data set that stays open after a vacuum", pair(file), want)
+            checks.equal("its length and its beginning", (os.fstat(held.fileno()).st_size, os.pread(held.fileno(), 100, 0)), (length, header))
+        with h5netcdf.File(point / "pair/dataset.nc") as file:
+            checks.equal("one that is opened afterwards", pair(file), [-1, -1])
+
+
+def past(checks, folder):
+    """`mount --at` shows the data set of then: with what was written, and as long as it was."""
+    group = f"{folder}/past"
+    write_pair(group)
+    times = []
+    for value, cells in ((None, 0), (1, 10), (2, 20)):
+        if value:
+            write_both(group, value, cells)
+        times.append(time.time_ns() // 1_000_000)
+        time.sleep(0.05)
+    for at, want in zip(times, (None, 10, 20)):
+        with mounted(folder, "--at", f"+{at}") as point:
+            if want is None:
+                checks.equal("a data set before anything was written", (point / "past/dataset.nc").exists(), False)
+                continue
+            opened = {"netcdf4": xarray.open_dataset(point / "past/dataset.nc", engine="netcdf4"), "zarr": xarray.open_zarr(point / "past/dataset.zarr")}
+            for reader, dataset in opened.items():
+                with dataset:
+                    got = [(dataset[name].shape, np.unique(dataset[name]).tolist()) for name in "ab"]
+                checks.equal(f"the data set of {want} cells by {reader}", got, [((want,), [want // 10])] * 2)
+            said = json.loads((point / "past/dataset.json").read_text())
+            checks.equal(f"dataset.json of {want} cells", said["dimensions"], {"x": want})
+    with mounted(folder) as point:
+        checks.equal("groups have no times", (point / "past/at").exists(), False)
+        with netCDF4.Dataset(point / f"past/a/at/+{times[1]}/data/array.nc") as file:
+            checks.equal("an array of the group at a time", file["v"][:].tolist(), [1] * 10)
+
+
+AS_NOBODY = """
+import os, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+for path in sys.argv[1:]:
+    try:
+        with open(path, "rb") as file:
+            print(len(file.read()) > 0)
+    except OSError as error:
+        print(error.errno)
+"""
+
+
+def permissions(checks, folder):
+    """With `allow_other`, who may not read one array, or what the group says, reads no data set that is made of it."""
+    group = f"{folder}/pair"
+    os.chmod(folder, 0o755)
+    with mounted(folder, "-o", "allow_other") as point:
+        os.chmod(point.parent, 0o755)
+        paths = [point / "pair" / name for name in ("dataset.nc", "dataset.json", "dataset.zarr/zarr.json", "dataset.zarr/a/c/0", "b/data/array.nc")]
+
+        def read():
+            # Permissions are asked again after a second.
+            time.sleep(1.2)
+            done = subprocess.run([sys.executable, "-c", AS_NOBODY, *paths], capture_output=True, text=True, timeout=60, check=True)
+            return done.stdout.split()
+
+        checks.equal("who may read all arrays", read(), ["True"] * 5)
+        for path, left in ((f"{group}/a", "True"), (f"{group}/__meta", "True"), (f"{group}/__group", None)):
+            os.chmod(path, 0o700)
+            got = read()
+            checks.equal(f"who may not read {Path(path).name}", got[:4], ["13"] * 4)
+            if left:
+                checks.equal(f"... and another array", got[4], left)
+            os.chmod(path, 0o755)
+        checks.equal("who may read them again", read(), ["True"] * 5)
+
+
 def main():
     """Writes the arrays and compares."""
     checks = Checks()
@@ -492,6 +633,12 @@ def main():
         with mounted(joining) as point:
             joined(checks, point)
             checks.equal("errors of the mount", errors(point), [])
+        pairs = f"{folder}/pairs"
+        os.mkdir(pairs)
+        one_state(checks, pairs)
+        past(checks, pairs)
+        os.chmod(folder, 0o755)
+        permissions(checks, pairs)
         writers = os.environ.get("TILEDBFS_WRITERS")
         if writers:
             groups = f"{folder}/groups"

@@ -208,18 +208,7 @@ pub(super) fn with_bands(
 
 /// The attributes in which all bands are alike.
 fn of_bands(field: &Field, bands: &[Option<&Band>]) -> Attributes {
-    let number = |number: f64| Value::Numbers(Datatype::Float64, number.to_le_bytes().to_vec());
-    let text = |text: &Option<String>| text.clone().map(Value::Text);
-    let told = bands.iter().map(|band| {
-        let band = (*band)?;
-        Some([
-            ("_FillValue", band.nodata.map(number)),
-            ("add_offset", band.offset.map(number)),
-            ("long_name", text(&band.description)),
-            ("scale_factor", band.scale.map(number)),
-            ("units", text(&band.unit)),
-        ])
-    });
+    let told = bands.iter().map(|band| Some((*band)?.attributes()));
     let Some(told) = told.collect::<Option<Vec<_>>>() else {
         return Attributes::new();
     };

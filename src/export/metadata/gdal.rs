@@ -17,14 +17,16 @@
 //!
 //! Prefixes of names are passed over, bound or not. There are no entities but the five of XML.
 
-use super::{LeftOut, PAIR_MEMORY, Shown};
+use super::{LeftOut, PAIR_MEMORY, Shown, rules};
 use crate::export::grid::Value;
+use crate::export::raster::VALUES;
 use crate::format::datatype::Datatype;
 use crate::query::{Field, Role};
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// The key of metadata.
 pub(super) const KEY: &[u8] = b"_gdal";
@@ -109,7 +111,64 @@ pub struct Band {
     pub tags: Vec<Tag>,
 }
 
+impl Band {
+    /// What it tells as attributes of variables, in order of their names.
+    pub fn attributes(&self) -> [(&'static str, Option<Value>); 5] {
+        let number = |number: f64| Value::Numbers(Datatype::Float64, number.to_le_bytes().to_vec());
+        let text = |text: &Option<String>| text.clone().map(Value::Text);
+        [
+            ("_FillValue", self.nodata.map(number)),
+            ("add_offset", self.offset.map(number)),
+            ("long_name", text(&self.description)),
+            ("scale_factor", self.scale.map(number)),
+            ("units", text(&self.unit)),
+        ]
+    }
+}
+
+/// The numbers of the bands that a field has, an attribute; None if it has none. `along` are those along the
+/// dimension of bands, if there is one.
+pub fn numbers(
+    fields: &[Field],
+    field: usize,
+    along: Option<RangeInclusive<u64>>,
+) -> Option<RangeInclusive<u64>> {
+    let is_attribute = |field: &&Field| matches!(field.role, Role::Attribute(_));
+    let is_only = fields.iter().filter(is_attribute).nth(1).is_none();
+    let suffix = fields[field].name.strip_prefix(VALUES.as_bytes());
+    let is_values = suffix.is_some_and(<[u8]>::is_empty) || is_only;
+    match (along, suffix) {
+        (along, _) if is_values => Some(along.unwrap_or(1..=1)),
+        (None, Some([b'_', digits @ ..])) => {
+            let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+            Some(number..=number)
+        }
+        _ => None,
+    }
+}
+
 impl Raster {
+    /// Appends to `left_out` why variables of these fields cannot have what their bands tell.
+    pub(super) fn check(&self, fields: &[Field], left_out: &mut LeftOut) {
+        let Some(axes) = Axes::of(fields) else { return };
+        for (index, field) in fields.iter().enumerate() {
+            if !matches!(field.role, Role::Attribute(_)) {
+                continue;
+            }
+            let along = axes.bands.map(|_| 1..=MAX_BANDS);
+            let Some(numbers) = numbers(fields, index, along) else {
+                continue;
+            };
+            for (_, band) in self.bands.range(numbers) {
+                for (name, value) in band.attributes() {
+                    let reason = value.and_then(|value| rules::check(field, name, value).err());
+                    let entry = reason.map(|reason| (KEY.to_vec(), reason));
+                    left_out.extend(entry.filter(|entry| !left_out.contains(entry)));
+                }
+            }
+        }
+    }
+
     pub(super) fn memory(&self) -> usize {
         let tags = |tags: &[Tag]| {
             let tags = tags.iter();

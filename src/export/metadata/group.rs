@@ -5,6 +5,7 @@ use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::error::Result;
 use crate::export::grid::Value;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// A key that begins so names the dimensions of a member that are as long as their domain.
 pub(super) const FIXED: &[u8] = b"__tiledb_array_fixed_dimensions.";
@@ -15,6 +16,8 @@ pub struct GroupMetadata {
     pub attributes: Vec<(Vec<u8>, Value)>,
     /// Keys that are left out, and why: the first thousand.
     pub left_out: Vec<(Vec<u8>, &'static str)>,
+    /// The files that it was read from, oldest first.
+    pub files: Vec<PathBuf>,
     /// The names of fixed dimensions by member, joined by `;`.
     fixed: BTreeMap<Vec<u8>, String>,
 }
@@ -45,6 +48,7 @@ impl GroupMetadata {
         Ok(GroupMetadata {
             attributes,
             left_out,
+            files,
             fixed,
         })
     }

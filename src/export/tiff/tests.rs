@@ -11,6 +11,7 @@ fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
         rgb: false,
         nodata: None,
         geo: Geo::default(),
+        is_reduced: false,
     }
 }
 
@@ -46,21 +47,34 @@ fn the_example_is_as_it_is_documented() {
         documented.resize(documented.len().max(place + hex.len()), 0);
         documented[place..place + hex.len()].copy_from_slice(&hex);
     }
-    let mut whole = bytes(image([2, 3], 1, false).head());
+    let mut whole = bytes(head(&[image([2, 3], 1, false)]));
     whole.extend((1u16..=6).flat_map(u16::to_le_bytes));
     assert_eq!(whole.len(), 204);
     assert_eq!(whole, documented);
 }
 
-/// The values of a tag, read by the rules of TIFF's specification.
+/// The values of a tag of the first image, read by the rules of TIFF's specification.
 fn tag(file: &[u8], wanted: u64) -> Option<Vec<u64>> {
+    tag_of(file, 0, wanted)
+}
+
+/// The values of a tag of an image by its number; None if the image has no such tag.
+fn tag_of(file: &[u8], image: usize, wanted: u64) -> Option<Vec<u64>> {
     let number = |at: u64, size: u64| {
         let bytes = file[at as usize..][..size as usize].iter().rev();
         bytes.fold(0u64, |number, byte| number << 8 | u64::from(*byte))
     };
     let big = number(2, 2) == 43;
     let (address, count, entry) = if big { (8, 8, 20) } else { (4, 2, 12) };
-    let directory = number(address, address);
+    let mut directory = number(address, address);
+    for _ in 0..image {
+        let end = directory + count + entry * number(directory, count);
+        directory = number(end, address);
+        assert!(
+            directory > end && directory.is_multiple_of(8),
+            "directories ascend"
+        );
+    }
     let mut before = 0;
     let mut found = None;
     for i in 0..number(directory, count) {
@@ -88,7 +102,7 @@ fn tag(file: &[u8], wanted: u64) -> Option<Vec<u64>> {
 
 #[test]
 fn bands_strips_and_colours_are_told() {
-    let head = bytes(image([300, 511], 4, true).head());
+    let head = bytes(head(&[image([300, 511], 4, true)]));
     let strips = 300u64.div_ceil((256 << 10) / 1022);
     let (offsets, lengths) = (tag(&head, 273).unwrap(), tag(&head, 279).unwrap());
     assert_eq!(
@@ -110,11 +124,62 @@ fn bands_strips_and_colours_are_told() {
         nodata: Some("7".to_owned()),
         ..image([5, 7], 4, false)
     };
-    let head = bytes(colours.head());
+    let head = bytes(super::head(&[colours]));
     assert_eq!(tag(&head, 262), Some(vec![2]));
     assert_eq!(tag(&head, 338), Some(vec![2]));
     assert_eq!(tag(&head, 42113), Some(vec![55, 0]));
     assert_eq!(tag(&head, 279), Some(vec![5 * 7 * 8]));
+}
+
+#[test]
+fn images_of_a_file_follow_each_other() {
+    for (height, magic) in [(300, 42), (1 << 22, 43)] {
+        let levels = [0, 1, 2].map(|level| Image {
+            is_reduced: true,
+            nodata: Some("7".to_owned()),
+            ..image([height >> level, 511 >> level], 3, level == 1)
+        });
+        let head = bytes(head(&levels));
+        assert_eq!(head[2], magic);
+        let mut end = head.len() as u64;
+        for (number, level) in levels.iter().enumerate() {
+            let tag = |wanted| tag_of(&head, number, wanted);
+            assert_eq!((tag(254), tag(256)), (Some(vec![1]), Some(vec![level.width])));
+            assert_eq!(
+                (tag(257), tag(42113)),
+                (Some(vec![level.height]), Some(vec![55, 0]))
+            );
+            for (offset, length) in tag(273).unwrap().into_iter().zip(tag(279).unwrap()) {
+                assert_eq!(offset, end);
+                end += length;
+            }
+        }
+        let data: u64 = levels.iter().map(Image::data).sum();
+        assert_eq!(end, head.len() as u64 + data);
+    }
+}
+
+#[test]
+fn overviews_have_the_same_bands_and_no_more_pixels() {
+    let large = image([20, 30], 3, true);
+    assert!(image([10, 15], 3, true).is_overview_of(&large));
+    assert!(image([20, 15], 3, true).is_overview_of(&large));
+    for other in [
+        image([21, 15], 3, true),
+        image([10, 31], 3, true),
+        image([10, 15], 1, true),
+        image([10, 15], 3, false),
+        Image {
+            bits: 8,
+            ..image([10, 15], 3, true)
+        },
+        Image {
+            format: 2,
+            ..image([10, 15], 3, true)
+        },
+    ] {
+        assert!(!other.is_overview_of(&large));
+    }
 }
 
 #[test]
@@ -131,22 +196,22 @@ fn a_file_of_2_to_the_32_bytes_is_a_big_one() {
     // Rows of 64 KiB, so that the last height below the limit may or may not leave room for the head.
     for rows in [(1 << 16) - 9, (1 << 16) - 2, (1 << 16) - 1, 1 << 16, 1 << 20] {
         let image = image([rows, 1 << 15], 1, false);
-        let classic = image.head_as(false).1 + image.plane() < 1 << 32;
-        let head = bytes(image.head());
+        let classic = head_as(std::slice::from_ref(&image), false).1 + image.plane() < 1 << 32;
+        let head = bytes(head(std::slice::from_ref(&image)));
         assert_eq!(head[2], if classic { 42 } else { 43 }, "{rows}");
         let (offsets, lengths) = (tag(&head, 273).unwrap(), tag(&head, 279).unwrap());
         assert_eq!(offsets[0], head.len() as u64);
         let end = head.len() as u64 + image.plane();
         assert_eq!(offsets.last().unwrap() + lengths.last().unwrap(), end);
     }
-    let is_big = |rows| bytes(image([rows, 1 << 15], 1, false).head())[2] == 43;
+    let is_big = |rows| bytes(head(&[image([rows, 1 << 15], 1, false)]))[2] == 43;
     assert!(!is_big((1 << 16) - 9) && is_big(1 << 16));
 }
 
 #[test]
 fn the_tables_of_very_many_strips_are_made_when_they_are_read() {
     let many = image([1 << 20, 1 << 18], MAX_SAMPLES, true);
-    let layout = FileLayout::new(0, many.head()).unwrap();
+    let layout = FileLayout::new(0, head(&[many])).unwrap();
     // 65,535 planes of 65,536 strips; an offset and a length of 8 bytes each.
     assert!(layout.len() > 16 * (MAX_SAMPLES << 16));
     let end = layout.len();

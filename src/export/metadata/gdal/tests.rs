@@ -126,3 +126,39 @@ fn what_is_no_such_document_is_left_out() {
     );
     assert_eq!(left_out.len(), 2);
 }
+
+#[test]
+fn what_variables_cannot_have_is_left_out_with_a_reason() {
+    let values = |name: &str, datatype| Field {
+        name: name.as_bytes().to_vec(),
+        role: Role::Attribute(0),
+        datatype,
+        ..axes().swap_remove(0)
+    };
+    let document = r#"<PAMDataset>
+        <PAMRasterBand band="1"><NoDataValue>-9999</NoDataValue><Scale>0.5</Scale></PAMRasterBand>
+        <PAMRasterBand band="2"><NoDataValue>70000</NoDataValue></PAMRasterBand></PAMDataset>"#;
+    let raster = read(document).0.unwrap();
+    let reasons = |fields: &[Field]| {
+        let mut left_out = Vec::new();
+        raster.check(fields, &mut left_out);
+        left_out.into_iter().map(|(_, reason)| reason).collect::<Vec<_>>()
+    };
+    let with = |attributes: &[Field]| [&axes()[1..], attributes].concat();
+    let reason = "the variable's type does not have the value";
+    let along_bands = |datatype| [axes(), vec![values("a", datatype)]].concat();
+    assert_eq!(reasons(&along_bands(Datatype::Uint16)), [reason]);
+    assert_eq!(reasons(&along_bands(Datatype::Float32)), Vec::<&str>::new());
+    let int16 = [
+        values("TDB_VALUES_1", Datatype::Int16),
+        values("TDB_VALUES_2", Datatype::Int16),
+    ];
+    assert_eq!(reasons(&with(&int16)), [reason]);
+    assert_eq!(reasons(&with(&int16[..1])), Vec::<&str>::new());
+    // No band is told of the others.
+    let others = [
+        values("a", Datatype::Uint8),
+        values("TDB_VALUES_3", Datatype::Uint8),
+    ];
+    assert_eq!(reasons(&with(&others)), Vec::<&str>::new());
+}

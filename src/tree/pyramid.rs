@@ -1,0 +1,183 @@
+//! `raster/<name>.tif.ovr`: overviews of a raster that GDAL wrote as a group, in which `l_0` is the full
+//! resolution, and `l_1`, `l_2` and so on are smaller ones.
+//!
+//! They exist beside the images of `l_0`, if its directory lies in that of the group: of now, and of a range
+//! of time, but not of a part, nor of a state that a pin names. Programs find overviews in listings, so these
+//! show them, but not in stores, where nothing is asked of other arrays for a listing.
+
+use super::moment::Moment;
+use super::node::{File, Node, Stat};
+use super::permissions::Origin;
+use super::view::Shown;
+use crate::catalog::group::{MemberPlace, Members, OpenGroup, unregistered_member};
+use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use crate::catalog::time::When;
+use crate::error::{Error, ErrorKind, Result};
+use crate::export::dataset::{FULL_RESOLUTION, is_raster};
+use crate::export::tiff;
+use crate::layout::FileLayout;
+use crate::names;
+use crate::query::View;
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+/// The most smaller resolutions: each is at most half as long as the one before, and has at most 2^32 pixels
+/// along a side.
+const MAX_LEVELS: usize = 32;
+
+/// The group and the smaller resolutions of what is shown, larger ones first; None if it is not all of the
+/// full resolution of a raster. Reads names, and metadata of the group.
+fn pyramid(shown: &Shown) -> Result<Option<(Arc<OpenGroup>, Vec<Shown>)>> {
+    let path = &shown.moment.array.path;
+    let is_whole = shown.subarray.is_none() && !matches!(shown.moment.when, When::Pinned(_));
+    let is_first = path
+        .file_name()
+        .is_some_and(|name| name.as_bytes() == FULL_RESOLUTION);
+    let Some(directory) = path.parent().filter(|_| is_whole && is_first) else {
+        return Ok(None);
+    };
+    let context = &shown.context;
+    if classify(&context.engine, directory)? != ObjectKind::Group {
+        return Ok(None);
+    }
+    let group = context.group(directory);
+    if !is_raster(&group)? {
+        return Ok(None);
+    }
+    let members = group.members()?;
+    if place_of(shown, &members, FULL_RESOLUTION)?.is_none_or(|place| place.at != *path) {
+        return Ok(None);
+    }
+    let mut smaller = Vec::new();
+    for number in 1..=MAX_LEVELS {
+        let Some(place) = place_of(shown, &members, format!("l_{number}").as_bytes())? else {
+            break;
+        };
+        smaller.push(Shown {
+            moment: Moment {
+                array: context.array(&place.at),
+                when: shown.moment.when.clone(),
+            },
+            latest: Arc::default(),
+            ..shown.clone()
+        });
+    }
+    Ok(Some((group, smaller)))
+}
+
+/// The place of the member of this name, if it is an array that was there at the time shown.
+fn place_of<'m>(shown: &Shown, members: &'m Members, name: &[u8]) -> Result<Option<&'m MemberPlace>> {
+    members.group.as_ref().map_err(Clone::clone)?;
+    let Some(place) = members.places.iter().find(|place| place.name == name) else {
+        return Ok(None);
+    };
+    let engine = &shown.context.engine;
+    let kind = match place.registered {
+        true => classify(engine, &place.at).map(Some),
+        false => unregistered_member(engine, &place.at, members.unregistered),
+    };
+    match kind {
+        Ok(Some(ObjectKind::Array)) => Ok((!shown.context.is_later(&place.at)?).then_some(place)),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file of overviews of this name; None if no image with overviews is called so.
+pub fn find(shown: &Shown, name: &OsStr) -> Result<Option<Node>> {
+    let Some(image) = name.as_bytes().strip_suffix(tiff::OVERVIEWS.as_bytes()) else {
+        return Ok(None);
+    };
+    let file = OverviewFile {
+        shown: shown.clone(),
+        image: OsStr::from_bytes(image).to_owned(),
+    };
+    Ok((!file.images()?.is_empty()).then(|| Node::File(Arc::new(file))))
+}
+
+/// The names of the files of overviews that a listing shows beside these images. If it is unknown whether an
+/// image has overviews, it has a name, and accesses fail.
+pub fn listed(shown: &Shown, images: &[OsString]) -> Vec<OsString> {
+    if shown.context.engine.storage.is_remote() || matches!(pyramid(shown), Ok(None)) {
+        return Vec::new();
+    }
+    let named = images.iter().map(|image| {
+        let mut name = image.clone();
+        name.push(tiff::OVERVIEWS);
+        name
+    });
+    let listed = named.filter(|name| name.len() <= names::MAX && !matches!(find(shown, name), Ok(None)));
+    listed.collect()
+}
+
+/// The overviews of an image.
+struct OverviewFile {
+    /// The full resolution.
+    shown: Shown,
+    /// The name of the image.
+    image: OsString,
+}
+
+impl OverviewFile {
+    /// The fields of each overview, with its view.
+    fn images(&self) -> Result<Vec<(Arc<View>, Range<usize>)>> {
+        let Some((_, smaller)) = pyramid(&self.shown)? else {
+            return Ok(Vec::new());
+        };
+        let smaller = smaller.iter().map(Shown::view);
+        let found = tiff::overviews(
+            &self.shown.view()?,
+            &self.image,
+            &smaller.collect::<Result<Vec<_>>>()?,
+        );
+        self.shown.placed(found)
+    }
+
+    fn layout(&self) -> Result<FileLayout> {
+        let found = self.images()?;
+        let layout = match found.is_empty() {
+            true => Err(Error::not_found("the image has no overviews")),
+            false => tiff::overviews_layout(&found),
+        };
+        self.shown.placed(layout)
+    }
+}
+
+impl File for OverviewFile {
+    fn stat(&self) -> Result<Stat> {
+        let layout = self.layout()?;
+        Ok(Stat {
+            len: layout.len(),
+            version: layout.version(),
+        })
+    }
+
+    fn mtime(&self) -> u64 {
+        let smaller = pyramid(&self.shown).ok().flatten();
+        let all = smaller.iter().flat_map(|(_, smaller)| smaller).map(Shown::mtime);
+        all.chain([self.shown.mtime()]).max().unwrap_or(0)
+    }
+
+    /// All resolutions, and what tells that they belong together; nothing that others may read if that is
+    /// unknown.
+    fn origin(&self) -> Origin {
+        let Ok(Some((group, smaller))) = pyramid(&self.shown) else {
+            return Origin::Private;
+        };
+        let levels = [&self.shown].into_iter().chain(&smaller);
+        let mut all: Vec<Origin> = levels
+            .map(|shown| Origin::DescribedCells(shown.moment.clone()))
+            .collect();
+        for directory in [GROUP_DIRECTORY, "__meta"] {
+            all.push(Origin::Group(group.clone(), directory));
+        }
+        Origin::Several(all)
+    }
+
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        Ok(Arc::new(self.layout()?.of(self.shown.display())))
+    }
+}
