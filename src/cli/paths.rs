@@ -8,7 +8,7 @@ use super::output::{Failures, Stop};
 use super::source::{OpenOptions, check_source, open_tree, open_within, or_here, pattern};
 use super::{Failure, show_path};
 use crate::error::ErrorKind;
-use crate::export::anndata::layer_of;
+use crate::export::anndata::named;
 use crate::storage::location::Location;
 use crate::tree::node::follow;
 use crate::tree::{Node, Tree, is_object};
@@ -222,7 +222,7 @@ fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
 
 /// Whether the name is one of a measurement's that need the experiment, which is two directories above.
 pub(super) fn is_of_experiment(name: &OsString) -> bool {
-    name.to_str().is_some_and(|name| layer_of(name).is_some())
+    name.to_str().is_some_and(|name| named(name).is_some())
 }
 
 /// Whether a path exists; true if that cannot be determined.
@@ -351,6 +351,11 @@ mod tests {
                 "plain/group/ms/rna/anndata.zarr/obs",
                 "plain/group",
                 "ms/rna/anndata.zarr/obs",
+            ),
+            (
+                "plain/group/ms/rna/anndata.raw.h5ad",
+                "plain/group",
+                "ms/rna/anndata.raw.h5ad",
             ),
             // A plain directory has no virtual files.
             ("plain/x", "plain/x", ""),

@@ -30,20 +30,18 @@ pub fn group_json(
         .collect()
 }
 
-/// The exports of a measurement: why there is no `anndata.zarr` (None if there is one), and what it leaves out.
-pub fn anndata_json(absent: Option<&str>, left_out: &[(String, String)]) -> Json {
-    let left_out = left_out.iter().map(|(element, reason)| {
+/// An export of a measurement: why there is none (None if there is one), and what it leaves out.
+pub fn anndata_json<'l>(absent: Option<&str>, left_out: impl Iterator<Item = (&'l str, &'l str)>) -> Json {
+    let left_out = left_out.map(|(element, reason)| {
         object!({
-            "element": element.clone(),
-            "reason": reason.clone(),
+            "element": element,
+            "reason": reason,
         })
     });
     object!({
-        "anndata.zarr": object!({
-            "exists": absent.is_none(),
-            "reason": absent.map(str::to_owned),
-            "left_out": left_out.collect::<Json>(),
-        }),
+        "exists": absent.is_none(),
+        "reason": absent.map(str::to_owned),
+        "left_out": left_out.collect::<Json>(),
     })
 }
 
@@ -95,12 +93,10 @@ mod tests {
             group_json(None, &[], &[], None).to_string(),
             r#"{"version":null,"members":[],"unregistered":[]}"#
         );
-        let left_out = [(
-            "obs/when".to_owned(),
-            "it has several values in a cell".to_owned(),
-        )];
+        let left_out = [("obs/when", "it has several values in a cell")];
+        let exports = object!({ "anndata.zarr": anndata_json(None, left_out.into_iter()) });
         assert_eq!(
-            group_json(None, &[], &[], Some(anndata_json(None, &left_out))).to_string(),
+            group_json(None, &[], &[], Some(exports)).to_string(),
             concat!(
                 r#"{"version":null,"members":[],"unregistered":[],"exports":{"anndata.zarr":{"exists":true,"#,
                 r#""reason":null,"left_out":[{"element":"obs/when","reason":"it has several values in a cell"}]}}}"#,

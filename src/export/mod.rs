@@ -10,6 +10,7 @@ pub mod csv;
 pub mod dataset;
 mod file_group;
 pub mod grid;
+mod hdf5;
 pub mod metadata;
 pub mod netcdf;
 pub mod npy;

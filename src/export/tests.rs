@@ -23,6 +23,29 @@ pub(super) fn arrays() -> Vec<PathBuf> {
     found
 }
 
+/// Bytes as `hexdump -C` shows them.
+pub(super) fn dump(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    let mut before: &[u8] = &[];
+    for (i, line) in bytes.chunks(16).enumerate() {
+        if line == before {
+            out += if out.ends_with("*\n") { "" } else { "*\n" };
+            continue;
+        }
+        before = line;
+        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (left, right) = hex.split_at(hex.len().min(8));
+        let both = format!("{}  {}", left.join(" "), right.join(" "));
+        let text = line.iter().map(|&byte| match byte {
+            b' '..=b'~' => byte as char,
+            _ => '.',
+        });
+        let text: String = text.collect();
+        out += &format!("{:08x}  {both:<48}  |{text}|\n", 16 * i);
+    }
+    out + &format!("{:08x}\n", bytes.len())
+}
+
 /// Numbers that follow from a seed.
 struct Numbers(u64);
 

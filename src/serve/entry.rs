@@ -91,6 +91,7 @@ pub fn media_type(name: &OsStr) -> &'static str {
         Some("csv") => "text/csv; charset=utf-8",
         Some("parquet") => "application/vnd.apache.parquet",
         Some("nc") => "application/x-netcdf",
+        Some("h5ad") => "application/x-hdf5",
         Some("tif" | "tiff") => "image/tiff",
         Some("npy") => "application/x-npy",
         Some("jsonl") => "application/jsonl",

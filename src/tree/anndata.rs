@@ -1,8 +1,9 @@
-//! `anndata.zarr/` and `anndata.<layer>.zarr/` of a SOMA measurement; see [`crate::export::anndata`].
+//! `anndata.zarr/` and `anndata.h5ad` of a SOMA measurement, and `anndata.<layer>.zarr/` and
+//! `anndata.<layer>.h5ad`; see [`crate::export::anndata`].
 //!
 //! They exist if the path went from an experiment through its member `ms` to the measurement, since obs is a
 //! member of the experiment. The first is listed as `dataset.zarr/` is: not in stores, and not if it is large.
-//! A member of such a name is shown instead.
+//! The others are there by name: listings ask for lengths. A member of such a name is shown instead.
 
 use super::context::{Ancestors, Context};
 use super::directory::fixed_listing;
@@ -19,10 +20,13 @@ use crate::describe::Json;
 use crate::describe::group::anndata_json;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::anndata::node::{Array, Group, Node as ZarrNode};
-use crate::export::anndata::{AnnData, Found, NAME, Source, SourceGroup, is_measurement, layer_of};
+use crate::export::anndata::{
+    AnnData, Format, Found, HDF5, NAME, Source, SourceGroup, is_measurement, named,
+};
 use crate::layout::FileLayout;
 use crate::runtime::{hash, lock};
 use std::ffi::{OsStr, OsString};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,11 +63,11 @@ impl ShownMeasurement {
         }
     }
 
-    /// The directory of this name; None if no AnnData is called so. `NotFound`, with the reason, if the
-    /// measurement has none. If that is unknown, a node whose accesses fail.
+    /// The AnnData of this name; None if none is called so. `NotFound`, with the reason, if the measurement
+    /// has none. If that is unknown, a node whose accesses fail.
     pub fn find(&self, name: &OsStr) -> Result<Option<Node>> {
         let name = name.to_str().unwrap_or_default();
-        let Some(layer) = layer_of(name) else {
+        let Some((format, layer)) = named(name) else {
             return Ok(None);
         };
         if self.experiment.is_none() {
@@ -73,14 +77,21 @@ impl ShownMeasurement {
             };
         }
         if let Ok(anndata) = self.anndata() {
-            anndata.root(layer)?;
+            anndata.root(format, layer)?;
         }
-        Ok(Some(Node::Directory(Arc::new(NodeDirectory {
-            shown: self.clone(),
-            name: name.to_owned(),
-            layer: layer.map(str::to_owned),
-            path: Vec::new(),
-        }))))
+        let layer = layer.map(str::to_owned);
+        Ok(Some(match format {
+            Format::Zarr => Node::Directory(Arc::new(NodeDirectory {
+                shown: self.clone(),
+                name: name.to_owned(),
+                layer,
+                path: Vec::new(),
+            })),
+            Format::Hdf5 => Node::File(Arc::new(AnnDataFile {
+                shown: self.clone(),
+                exported: Exported::Hdf5(layer),
+            })),
+        }))
     }
 
     /// The directories that listings show.
@@ -104,13 +115,17 @@ impl ShownMeasurement {
         if !is_measurement(&self.group)? {
             return Ok(None);
         }
-        if self.experiment.is_none() {
-            return Ok(Some(anndata_json(Some(ELSEWHERE), &[])));
-        }
-        Ok(Some(match self.anndata() {
-            Ok(anndata) => anndata_json(anndata.absent(), anndata.left_out()),
-            Err(error) => anndata_json(Some(&error.to_string()), &[]),
-        }))
+        let anndata = self.experiment.as_ref().map(|_| self.anndata());
+        let formats = [(NAME, Format::Zarr), (HDF5, Format::Hdf5)];
+        let exports = formats.map(|(name, format)| {
+            let export = match &anndata {
+                None => anndata_json(Some(ELSEWHERE), iter::empty()),
+                Some(Ok(anndata)) => anndata_json(anndata.absent(format), anndata.left_out(format)),
+                Some(Err(error)) => anndata_json(Some(&error.to_string()), iter::empty()),
+            };
+            (name.to_owned(), export)
+        });
+        Ok(Some(exports.into_iter().collect()))
     }
 
     /// A hash of what [`ShownMeasurement::exports`] depends on.
@@ -314,7 +329,7 @@ impl NodeDirectory {
     /// The node; None if the state changed and there is none any more.
     fn found(&self) -> Result<(ZarrNode, Arc<AnnData>)> {
         let anndata = self.shown.anndata()?;
-        let mut node = ZarrNode::from(anndata.root(self.layer.as_deref())?);
+        let mut node = ZarrNode::from(anndata.root(Format::Zarr, self.layer.as_deref())?);
         for name in &self.path {
             let inner = match &node {
                 ZarrNode::Group(group) => self.shown.placed(group.member(name))?,
@@ -415,9 +430,9 @@ impl Chunked for NodeDirectory {
     }
 
     fn chunk(&self, numbers: Vec<u64>) -> Node {
-        Node::File(Arc::new(ChunkFile {
-            array: self.clone(),
-            numbers,
+        Node::File(Arc::new(AnnDataFile {
+            shown: self.shown.clone(),
+            exported: Exported::Chunk(self.clone(), numbers),
         }))
     }
 
@@ -430,23 +445,34 @@ impl Chunked for NodeDirectory {
     }
 }
 
-/// A chunk.
-struct ChunkFile {
-    array: NodeDirectory,
-    numbers: Vec<u64>,
+/// What a file has of an AnnData.
+enum Exported {
+    /// The chunk of these numbers along the axes of an array.
+    Chunk(NodeDirectory, Vec<u64>),
+    /// All of it, with this layer as X; None for the usual one.
+    Hdf5(Option<String>),
 }
 
-impl ChunkFile {
+/// A file of an AnnData.
+struct AnnDataFile {
+    shown: ShownMeasurement,
+    exported: Exported,
+}
+
+impl AnnDataFile {
     fn layout(&self) -> Result<FileLayout> {
-        let layout = || match self.array.found()? {
-            (ZarrNode::Array(array), anndata) => array.chunk(&self.numbers, anndata.state()),
-            (ZarrNode::Group(_), _) => Err(Error::not_found("it is a group")),
+        let layout = || match &self.exported {
+            Exported::Chunk(array, numbers) => match array.found()? {
+                (ZarrNode::Array(array), anndata) => array.chunk(numbers, anndata.state()),
+                (ZarrNode::Group(_), _) => Err(Error::not_found("it is a group")),
+            },
+            Exported::Hdf5(layer) => self.shown.anndata()?.h5ad(layer.as_deref()),
         };
-        self.array.shown.placed(layout())
+        self.shown.placed(layout())
     }
 }
 
-impl File for ChunkFile {
+impl File for AnnDataFile {
     fn stat(&self) -> Result<Stat> {
         let layout = self.layout()?;
         Ok(Stat {
@@ -456,14 +482,14 @@ impl File for ChunkFile {
     }
 
     fn mtime(&self) -> u64 {
-        self.array.shown.mtime()
+        self.shown.mtime()
     }
 
     fn origin(&self) -> Origin {
-        self.array.shown.origin()
+        self.shown.origin()
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        Ok(Arc::new(self.layout()?.of(self.array.shown.display())))
+        Ok(Arc::new(self.layout()?.of(self.shown.display())))
     }
 }

@@ -1,5 +1,5 @@
-"""`anndata.zarr/` of experiments that tiledbsoma wrote, through a mount: every file against a plain model of what tiledbsoma reads, every reader
-against the model and against `to_anndata`.
+"""`anndata.zarr/` and `anndata.h5ad` of experiments that tiledbsoma wrote, through a mount: every file against a plain model of what tiledbsoma
+reads, every reader against the model and against `to_anndata`.
 
     python3 soma.py [--seed N] [--count N]
 
@@ -20,6 +20,7 @@ import warnings
 from pathlib import Path
 
 import anndata
+import h5py
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -33,10 +34,10 @@ from anndata.experimental import read_lazy
 from mount import ROOT, binary, errors, mounted
 from plain_tools import Checks
 from soma_lives import CREATED, INGESTED, Life, quietly
-from soma_model import Model, document, files
+from soma_model import Model, document, files, in_hdf5
 from stores import Rclone, clean_environment
 
-NAME = "anndata.zarr"
+NAME, H5AD = "anndata.zarr", "anndata.h5ad"
 
 
 @contextlib.contextmanager
@@ -115,6 +116,44 @@ def compare_files(checks, what, root, model, chance):
         checks.equal(f"{what}: {path or '/'}", wrong, [])
         wanted |= {os.path.join(path, name) for name in names}
     checks.equal(f"{what}: names", sorted(walk(root) ^ wanted), [])
+
+
+def compare_h5ad(checks, what, path, model, chance):
+    """Every group and data set of the file, and no others; its bytes in any pieces."""
+    whole = path.read_bytes()
+    checks.equal(f"{what}: length and pieces", pieces(path, whole, chance), True)
+    with h5py.File(path) as file:
+        names = set()
+        file.visit(names.add)
+        checks.equal(f"{what}: names", sorted(names ^ {name for name in model.nodes if name}), [])
+        for name, node in model.nodes.items():
+            checks.equal(f"{what}: {name or '/'}", wrong_object(file.get(name or "/"), node, whole), None)
+
+
+def wrong_object(got, node, whole):
+    """What is wrong with a group or a data set of HDF5; None if nothing is."""
+    if got is None:
+        return "missing"
+    told = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in got.attrs.items()}
+    if told != node.attributes:
+        return f"attributes: got {part(told, node.attributes)}, expected {part(node.attributes, told)}"
+    if node.values is None or isinstance(got, h5py.Group):
+        return None if node.values is None and isinstance(got, h5py.Group) else f"it is {got}"
+    if got.chunks is not None or got.shape != node.values.shape:
+        return f"chunks {got.chunks}, shape {got.shape}, expected {node.values.shape}"
+    want = node.values
+    if want.dtype == object:
+        texts = [text.encode() for text in want.ravel()]
+        want = np.array(texts, f"S{max(1, *map(len, texts), 1)}")
+    kind = h5py.check_string_dtype(got.dtype)
+    if (got.dtype, kind and kind.encoding) != (want.dtype, "utf-8" if want.dtype.kind == "S" else None):
+        return f"type {got.dtype}, {kind}, expected {want.dtype}"
+    at = got.id.get_offset()
+    stored = whole[at : at + want.nbytes] if at is not None else b""
+    read = got.asstr()[()] if kind else got[()]
+    if stored != want.tobytes() or raw(np.asarray(read, node.values.dtype)) != raw(node.values):
+        return f"values: {stored[:40]} read as {str(read)[:40]}, expected {want.tobytes()[:40]}"
+    return None
 
 
 # --- readers
@@ -222,6 +261,25 @@ def readers(checks, what, root, model, chance):
         checks.equal(f"{what}: rows of read_lazy", raw(lazy.X[rows].compute()), raw(matrix_of(model, "X")[rows]))
 
 
+def readers_of_h5ad(checks, what, path, model, chance):
+    """read_h5ad, in memory and backed, and read_lazy."""
+    compare_anndata(checks, f"{what}: read_h5ad", anndata.read_h5ad(path), model)
+    rows = np.unique(chance.integers(0, len(model.rows), 3)) if len(model.rows) else None
+    if "X" in model.nodes:
+        backed = anndata.read_h5ad(path, backed="r")
+        if rows is not None:
+            checks.equal(f"{what}: rows of backed", raw(backed[rows].X), raw(matrix_of(model, "X")[rows]))
+        compare_anndata(checks, f"{what}: backed", backed.to_memory(), model)
+        backed.file.close()
+    # With a path anndata makes it backed, which needs X.
+    with h5py.File(path) as file:
+        lazy = read_lazy(path if "X" in model.nodes else file)
+        if "X" in model.nodes and rows is not None:
+            checks.equal(f"{what}: rows of read_lazy", raw(lazy.X[rows].compute()), raw(matrix_of(model, "X")[rows]))
+        compare_anndata(checks, f"{what}: read_lazy", lazy.to_memory(), model, lazy=True)
+        lazy.file.close()
+
+
 def against_to_anndata(checks, what, root, experiment, name):
     """What tiledbsoma makes of a measurement whose joinids are 0, 1, ..."""
     layers = list(experiment.ms[name].X)
@@ -260,12 +318,16 @@ def compare_experiment(checks, what, point, uri, chance, when=None, read=True):
 def compare_tree(checks, of, root, model, chance, read):
     """The files of one measurement, what is told of them, and what readers make of them."""
     compare_files(checks, of, root, model, chance)
-    told = json.loads((root.parent / "group.json").read_text())["exports"][NAME]
-    checks.equal(f"{of}: exists", (told["exists"], told["reason"]), (True, None))
-    checks.equal(f"{of}: left out", sorted(one["element"] for one in told["left_out"]), sorted(model.left_out))
-    checks.equal(f"{of}: reasons", [one for one in told["left_out"] if len(one["reason"]) < 5], [])
+    file, path = in_hdf5(model), root.parent / H5AD
+    compare_h5ad(checks, f"{of}: h5ad", path, file, chance)
+    for name, own in ((NAME, model), (H5AD, file)):
+        told = json.loads((root.parent / "group.json").read_text())["exports"][name]
+        checks.equal(f"{of}: {name} exists", (told["exists"], told["reason"]), (True, None))
+        checks.equal(f"{of}: {name}: left out", sorted(one["element"] for one in told["left_out"]), sorted(own.left_out))
+        checks.equal(f"{of}: {name}: reasons", [one for one in told["left_out"] if len(one["reason"]) < 5], [])
     if read:
         readers(checks, of, root, model, chance)
+        readers_of_h5ad(checks, f"{of}: h5ad", path, file, chance)
 
 
 def live(checks, folder, seed, count):
@@ -300,6 +362,7 @@ def bands(checks, folder):
             rows = np.unique(chance.integers(0, n, 20))
             checks.equal("rows of several bands", raw(lazy.X[rows].compute()), raw(compressed(model, "X")[rows]))
         compare_files(checks, "several bands", root, model, chance)
+        compare_h5ad(checks, "several bands: h5ad", root.parent / H5AD, in_hdf5(model), chance)
     with tiledbsoma.SparseNDArray.open(f"{uri}/ms/RNA/X/data", "d") as array:
         array.delete_cells((slice(2_000, 2_100), slice(5, 2_900)))
     with mounted(uri) as point, tiledbsoma.Experiment.open(uri) as experiment:
@@ -310,19 +373,29 @@ def another_layer(checks, folder, life):
     """Other layers as X, by name."""
     with mounted(folder) as point, tiledbsoma.Experiment.open(life.uri) as experiment:
         measurement = point / life.name / "ms/RNA"
-        compare_files(checks, "spliced as X", measurement / "anndata.spliced.zarr", Model(experiment, "RNA", "spliced"), np.random.default_rng(1))
+        model, chance = Model(experiment, "RNA", "spliced"), np.random.default_rng(1)
+        compare_files(checks, "spliced as X", measurement / "anndata.spliced.zarr", model, chance)
+        compare_h5ad(checks, "spliced as X: h5ad", measurement / "anndata.spliced.h5ad", in_hdf5(model), chance)
         checks.equal("what is listed: anndata", [name for name in os.listdir(measurement) if name.startswith("anndata")], [NAME])
-        checks.equal("a layer that is none", (measurement / "anndata.none.zarr").exists(), False)
+        checks.equal("a layer that is none", [(measurement / f"anndata.none.{of}").exists() for of in ("zarr", "h5ad")], [False, False])
     with mounted(f"{life.uri}/ms/RNA") as point:
-        checks.equal("without the experiment", (point / NAME).exists(), False)
+        checks.equal("without the experiment", [(point / name).exists() for name in (NAME, H5AD)], [False, False])
+        told = json.loads((point / "group.json").read_text())["exports"]
+        checks.equal("without the experiment: group.json", [told[name]["exists"] for name in (NAME, H5AD)], [False, False])
 
 
 def copied(checks, life, folder):
     """`tiledbfs cp` without a mount."""
     out = Path(folder, "out.zarr")
     subprocess.run([binary(), "cp", "-r", f"{life.uri}/ms/RNA/{NAME}", out], check=True, capture_output=True, timeout=60)
+    file, of = Path(folder, "out.h5ad"), f"{life.uri}/ms/RNA/{H5AD}"
+    subprocess.run([binary(), "cp", of, file], check=True, capture_output=True, timeout=60)
+    seen = subprocess.run([binary(), "cat", of], check=True, capture_output=True, timeout=60).stdout
+    checks.equal("cp and cat of the h5ad", file.read_bytes() == seen, True)
     with tiledbsoma.Experiment.open(life.uri) as experiment:
-        compare_files(checks, "cp", out, Model(experiment, "RNA"), np.random.default_rng(2))
+        model, chance = Model(experiment, "RNA"), np.random.default_rng(2)
+        compare_files(checks, "cp", out, model, chance)
+        compare_h5ad(checks, "cp: h5ad", file, in_hdf5(model), chance)
 
 
 def in_a_store(checks, life):
@@ -331,15 +404,17 @@ def in_a_store(checks, life):
         compare_experiment(checks, "in a store", point / life.name, life.uri, np.random.default_rng(3), read=False)
 
 
+def outcome(path):
+    """The bytes of a file, or the error."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
 def outcomes(root):
-    """{path: bytes, or the error} of all files of a tree."""
-    out = {}
-    for path in walk(root):
-        try:
-            out[path] = (root / path).read_bytes()
-        except OSError as error:
-            out[path] = errno.errorcode[error.errno]
-    return out
+    """{path: outcome} of all files of a tree."""
+    return {path: outcome(root / path) for path in walk(root)}
 
 
 def damage(checks, life, folder):
@@ -348,7 +423,9 @@ def damage(checks, life, folder):
     column = next(name for name in ("number", "small", "flag", "100%", ".hidden") if name in life.obs)
     cases = {"ms/RNA/X/data": ("soma_data", "X/", "X/data/c/0"), "obs": (column, f"obs/{column}/", f"obs/{column}/c/0")}
     with mounted(life.uri) as point:
-        whole = outcomes(point / "ms/RNA" / NAME)
+        whole, h5ad = outcomes(point / "ms/RNA" / NAME), (point / "ms/RNA" / H5AD).read_bytes()
+        with h5py.File(point / "ms/RNA" / H5AD) as opened:
+            places = {name: (opened[name].id.get_offset(), opened[name].nbytes) for name in ("X/data", "X/indices", f"obs/{column}")}
     for array, (file, under, needs) in cases.items():
         copy = Path(folder, "damaged")
         shutil.copytree(life.uri, copy)
@@ -365,7 +442,23 @@ def damage(checks, life, folder):
             checks.equal(f"damage of {array}: all else", sorted(path for path in whole if not path.startswith(under) and got.get(path) != whole[path]), [])
             near = [path for path in whole if path.startswith(under) and got.get(path) not in (whole[path], "EIO")]
             checks.equal(f"damage of {array}: nothing else in place of it", sorted(near), [])
+            damaged = ("X/data", "X/indices") if under == "X/" else (f"obs/{column}",)
+            checks.equal(f"damage of {array}: h5ad", torn(point / "ms/RNA" / H5AD, h5ad, [places[name] for name in damaged]), (True, []))
         shutil.rmtree(copy)
+
+
+def torn(path, whole, places):
+    """Whether a file has errors at the first of some places, and the pages that are wrong: with other bytes, or errors elsewhere."""
+    got = []
+    with open(path, "rb", buffering=0) as file:
+        for at in range(0, len(whole), 4096):
+            try:
+                got.append(os.pread(file.fileno(), 4096, at))
+            except OSError as error:
+                got.append(errno.errorcode[error.errno])
+    near = {page for at, length in places for page in range(at // 4096, (at + length - 1) // 4096 + 1)}
+    right = lambda page, data: data == whole[4096 * page : 4096 * page + 4096] or page in near and data == "EIO"
+    return got[places[0][0] // 4096] == "EIO", [page for page, data in enumerate(got) if not right(page, data)]
 
 
 def odd_members(checks, folder):
@@ -417,7 +510,26 @@ def broken_values(checks, folder):
         checks.equal("joinids twice: values of obs", [got.get(f"obs/{name}/c/0") for name in ("n", "key", "text")], ["EIO"] * 3)
         checks.equal("joinids of var in another order", np.frombuffer(got["var/n/c/0"], "<i4").tolist(), [7, 6, 5])
         checks.equal("text of var that is not UTF-8", got.get("var/text/c/0"), "EIO")
+        checks.equal("broken values: h5ad", outcome(root.parent / H5AD), "EIO")
         checks.equal("errors tell of the text", [one["path"] for one in errors(point) if "var/text" in one["path"]] != [], True)
+
+
+def many_columns(checks, folder):
+    """More columns than an attribute of HDF5 can list."""
+    uri, names, most = f"{folder}/wide", [f"column {i}" for i in range(4_100)], 4_091
+    schema = pa.schema([("soma_joinid", pa.int64()), *((name, pa.int8()) for name in names)])
+    small = pa.schema([("soma_joinid", pa.int64()), ("n", pa.int8())])
+    with tiledbsoma.Experiment.create(uri) as experiment:
+        values = {"soma_joinid": [0, 1], **{name: [i % 100, -(i % 90)] for i, name in enumerate(names)}}
+        experiment.add_new_dataframe("obs", schema=schema, domain=[(0, 1)]).write(pa.table(values, schema=schema))
+        measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
+        measurement.add_new_dataframe("var", schema=small, domain=[(0, 1)]).write(pa.table({"soma_joinid": [0], "n": [1]}, schema=small))
+    with mounted(uri) as point:
+        obs = anndata.read_h5ad(point / "ms/RNA" / H5AD).obs
+        checks.equal("many columns", (list(obs.columns), obs["column 77"].tolist()), (names[:most], [77, -77]))
+        told = json.loads((point / "ms/RNA/group.json").read_text())["exports"]
+        left_out = {name: [one["element"] for one in told[name]["left_out"]] for name in (NAME, H5AD)}
+        checks.equal("many columns: left out", left_out, {NAME: [], H5AD: [f"obs/{name}" for name in names[most:]]})
 
 
 def real(checks):
@@ -459,7 +571,7 @@ def main():
         life = live(checks, source, options.seed, options.count)
         stages = {
             another_layer: (source, life), copied: (life, folder), in_a_store: (life,), damage: (life, folder),
-            bands: (folder,), odd_members: (folder,), broken_values: (folder,), documented: (folder,), real: (),
+            bands: (folder,), odd_members: (folder,), broken_values: (folder,), many_columns: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
             with tried(checks, stage.__name__):

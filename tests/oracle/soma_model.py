@@ -1,4 +1,5 @@
-"""What `anndata.zarr/` of a SOMA measurement holds, file by file: a plain model, by joinids, of what tiledbsoma reads of each array.
+"""What `anndata.zarr/` of a SOMA measurement holds, file by file, and `anndata.h5ad`: a plain model, by joinids, of what tiledbsoma reads of each
+array.
 
     model = Model(experiment, "RNA")        # an open tiledbsoma.Experiment, at any time
     model.nodes["obs/cell_type/codes"]      # attributes, values, chunk shape
@@ -6,6 +7,7 @@
     model.left_out                          # elements that are not shown
 """
 
+import copy
 import json
 import struct
 from dataclasses import dataclass
@@ -290,6 +292,31 @@ def is_bytes(of):
 def combined(column):
     """A column as one array; of no rows, too."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+# --- in HDF5
+
+def in_hdf5(model):
+    """The model of the same in HDF5, which has no dates: columns of them are left out, and an index of them is 0, 1, ..."""
+    own = copy.copy(model)
+    own.nodes, own.left_out = dict(model.nodes), set(model.left_out)
+    is_date = lambda node: node is not None and node.values is not None and node.values.dtype.kind == "M"
+    for path, node in model.nodes.items():
+        if node.attributes.get("encoding-type") != "dataframe":
+            continue
+        key, names = node.attributes["_index"], node.attributes["column-order"]
+        dates = [name for name in (key, *names) if is_date(model.nodes[f"{path}/{name}"]) or is_date(model.nodes.get(f"{path}/{name}/categories"))]
+        for name in dates:
+            if name == key:
+                length = len(own.nodes[f"{path}/{name}"].values)
+            for at in [at for at in own.nodes if at == f"{path}/{name}" or at.startswith(f"{path}/{name}/")]:
+                del own.nodes[at]
+            if name == key:
+                own.array(f"{path}/_index", np.arange(length))
+            own.left_out.add(f"{path}/{'index' if name == '_index' else name}")
+        key = "_index" if key in dates else key
+        own.nodes[path] = Node({**node.attributes, "_index": key, "column-order": [name for name in names if name not in dates]})
+    return own
 
 
 # --- as files

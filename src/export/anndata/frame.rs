@@ -19,6 +19,7 @@ use super::text::{RowNumbers, TextChunks, Texts, number_text};
 use crate::bytes::Output;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::export::hdf5::MAX_MESSAGE;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
 use crate::format::enums::{ArrayType, Layout};
@@ -36,6 +37,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// The column of joinids.
 pub(super) const JOINID: &[u8] = b"soma_joinid";
+
+/// The most columns of a frame in HDF5, where the list of their names is one attribute: a message with its
+/// header, and 16 bytes a name.
+pub(super) const MAX_COLUMNS: usize = (MAX_MESSAGE - 64) / 16;
 
 /// Rows that are looked at together.
 const BATCH: u64 = 1 << 16;
@@ -98,6 +103,8 @@ pub(super) struct Frame {
     text_index: bool,
     /// Columns that are left out, and why.
     pub(super) left_out: Vec<(String, String)>,
+    /// Further columns that HDF5 does not have, and why.
+    pub(super) left_out_of_hdf5: Vec<(String, String)>,
     /// The columns that are open.
     cells: Vec<Mutex<Option<Weak<dyn Cells>>>>,
     ranks: OnceLock<Ranks>,
@@ -144,6 +151,7 @@ impl Frame {
             naming: Naming::Numbers,
             text_index,
             left_out: Vec::new(),
+            left_out_of_hdf5: Vec::new(),
             cells: view.fields().iter().map(|_| Mutex::default()).collect(),
             ranks: OnceLock::new(),
             view,
@@ -180,7 +188,55 @@ impl Frame {
             }
             frame.shown.push(shown);
         }
+        frame.left_out_of_hdf5 = frame.unfit_for_hdf5();
         Ok(frame)
+    }
+
+    /// The columns that HDF5 does not have, and why.
+    fn unfit_for_hdf5(&self) -> Vec<(String, String)> {
+        const DATES: &str = "HDF5 has no dates";
+        let mut unfit = Vec::new();
+        if let Some((_, name)) = self.index().filter(|_| self.index_in_hdf5().is_none()) {
+            unfit.push((name, DATES.to_owned()));
+        }
+        let mut room = MAX_COLUMNS;
+        for (field, name) in &self.columns {
+            let reason = match (self.is_date(*field), room) {
+                (true, _) => DATES.to_owned(),
+                (false, 0) => format!("HDF5 has no list of more than {MAX_COLUMNS} columns"),
+                (false, _) => {
+                    room -= 1;
+                    continue;
+                }
+            };
+            unfit.push((name.clone(), reason));
+        }
+        unfit
+    }
+
+    /// Whether values or labels of a field are dates.
+    fn is_date(&self, field: usize) -> bool {
+        matches!(
+            self.shown[field],
+            Some(Shown::As(Type::Date(_)) | Shown::Labelled(Ok((Type::Date(_), _))))
+        )
+    }
+
+    /// The field that names the rows, and its name; None if they are numbered.
+    fn index(&self) -> Option<(usize, String)> {
+        match self.naming {
+            Naming::Column(field, _) => {
+                let name = String::from_utf8_lossy(&self.field(field).name);
+                Some((field, name.into_owned()))
+            }
+            Naming::Numbers => None,
+        }
+    }
+
+    /// The field that names the rows in HDF5: not one of dates, unless these become text.
+    fn index_in_hdf5(&self) -> Option<usize> {
+        let (field, _) = self.index()?;
+        (self.text_index || !self.is_date(field)).then_some(field)
     }
 
     fn field(&self, field: usize) -> &Field {
@@ -414,23 +470,46 @@ impl Frame {
 
     /// The members and the attributes of the frame's group.
     pub(super) fn group(self: &Arc<Frame>) -> Group {
-        let name = match &self.naming {
-            Naming::Column(_, Some(name)) => name.clone(),
-            _ => "_index".to_owned(),
-        };
-        let mut members: Members = vec![(name.clone(), Member::new(Index(self.clone())))];
-        for (field, name) in &self.columns {
+        let columns = self.columns.iter().map(|(field, name)| {
             let column = Column {
                 frame: self.clone(),
                 field: *field,
             };
-            members.push((name.clone(), Member::new(column)));
+            (name.clone(), Member::new(column))
+        });
+        let mut columns: Members = columns.collect();
+        let field = self.index().map(|(field, _)| field);
+        let index = |field| {
+            Member::new(Index {
+                frame: self.clone(),
+                field,
+            })
+        };
+        let mut group = self.group_of(field, index(field), &columns);
+        if !self.left_out_of_hdf5.is_empty() {
+            columns.retain(|(name, _)| self.left_out_of_hdf5.iter().all(|(other, _)| other != name));
+            let in_hdf5 = match self.index_in_hdf5() {
+                own if own == field => self.group_of(field, group.members[0].1.clone(), &columns),
+                own => self.group_of(own, index(own), &columns),
+            };
+            group.in_hdf5 = Some(Arc::new(in_hdf5));
         }
-        let columns = self.columns.iter().map(|(_, name)| &**name);
+        group
+    }
+
+    /// The group of a frame with these columns, whose rows are called as `field` is.
+    fn group_of(&self, field: Option<usize>, index: Arc<Member>, columns: &Members) -> Group {
+        let name = match (&self.naming, field) {
+            (Naming::Column(_, Some(name)), Some(_)) => name,
+            _ => "_index",
+        };
+        let names = columns.iter().map(|(name, _)| &**name);
         let mut attributes = encoded("dataframe", "0.2.0");
         attributes.insert("_index".to_owned(), name.into());
-        attributes.insert("column-order".to_owned(), columns.collect::<Vec<_>>().into());
-        Group { attributes, members }
+        attributes.insert("column-order".to_owned(), names.collect::<Vec<_>>().into());
+        let mut members = vec![(name.to_owned(), index)];
+        members.extend_from_slice(columns);
+        Group::with(attributes, members)
     }
 
     /// An array of fixed-size values of the rows.
@@ -441,13 +520,18 @@ impl Frame {
     }
 
     fn texts(&self, what: &str, field: usize, texts: impl Texts + 'static) -> Result<Node> {
-        let content = TextChunks {
-            engine: self.engine().clone(),
-            object: self.object(what, field),
-            texts: Arc::new(texts),
-        };
+        let content = self.text_chunks(what, field, texts);
         let attributes = encoded("string-array", "0.2.0");
         Ok(Array::column(Type::Text, self.rows()?, MAX_CELLS, attributes, content).into())
+    }
+
+    fn text_chunks(&self, what: &str, field: usize, texts: impl Texts + 'static) -> TextChunks {
+        TextChunks {
+            engine: self.engine().clone(),
+            path: self.view.array().path.display().to_string(),
+            object: self.object(what, field),
+            texts: Arc::new(texts),
+        }
     }
 
     /// The field of a column of text of this name; None if there is none.
@@ -571,11 +655,7 @@ impl Column {
         let categories = match of {
             Type::Text => {
                 let texts: Vec<Vec<u8>> = labels.values().into_iter().map(<[u8]>::to_vec).collect();
-                let content = TextChunks {
-                    engine: frame.engine().clone(),
-                    object: frame.object("categories", field),
-                    texts: Arc::new(texts),
-                };
+                let content = frame.text_chunks("categories", field, texts);
                 Array::column(of, rows, rows, encoded("string-array", "0.2.0"), content)
             }
             _ => {
@@ -593,7 +673,7 @@ impl Column {
             ("codes".to_owned(), Member::new(codes)),
             ("categories".to_owned(), Member::new(Node::from(categories))),
         ];
-        Ok(Group { attributes, members }.into())
+        Ok(Group::with(attributes, members).into())
     }
 }
 
@@ -763,12 +843,16 @@ impl Texts for TextColumn {
 }
 
 /// The names of rows.
-struct Index(Arc<Frame>);
+struct Index {
+    frame: Arc<Frame>,
+    /// None for the numbers of the rows.
+    field: Option<usize>,
+}
 
 impl Element for Index {
     fn node(&self) -> Result<Node> {
-        let frame = &self.0;
-        let Naming::Column(field, _) = frame.naming else {
+        let frame = &self.frame;
+        let Some(field) = self.field else {
             return match frame.text_index {
                 true => frame.texts("rows", 0, RowNumbers),
                 false => frame.numbers(Type::Number(Datatype::Int64), Counted),
@@ -802,7 +886,7 @@ impl Element for Index {
     }
 
     fn chunks(&self) -> Result<u64> {
-        self.0.chunks_of_column()
+        self.frame.chunks_of_column()
     }
 }
 
@@ -888,11 +972,7 @@ impl Element for TextMatrix {
             frame: frame.clone(),
             field: *field,
         });
-        let content = TextChunks {
-            engine: frame.engine().clone(),
-            object: frame.object("matrix", self.fields[0]),
-            texts: Arc::new(SideBySide(columns.collect())),
-        };
+        let content = frame.text_chunks("matrix", self.fields[0], SideBySide(columns.collect()));
         let rows = frame.rows()?;
         let (shape, sides) = (vec![rows, width], vec![rows.min(self.side()), width]);
         let attributes = encoded("string-array", "0.2.0");

@@ -4,14 +4,17 @@ use super::axis::Axis;
 use super::csr::Csr;
 use super::frame::{Frame, place};
 use super::node::{
-    Array, Attributes, Content, Element, Group, MAX_CELLS, Member, Node, Parts, Type, Whole, encoded,
+    Array, Attributes, Content, Element, Group, InOrder, MAX_CELLS, Member, Node, Parts, Type, Whole, encoded,
 };
+use super::text::OneText;
 use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use crate::export::chunks::{Chunk, Chunks, extents};
 use crate::export::grid::{Variable, VariableKind};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::schema::{Dimension, Schema};
+use crate::fragment::column;
+use crate::layout::CellBytes;
 use crate::query::{DimRange, View};
 use crate::runtime::cache::CacheKey;
 use std::ops::Range;
@@ -120,7 +123,7 @@ impl Element for Dense {
         // A range without cells is none.
         let ends = shape.iter().map(|length| range(0, *length as i64 - 1));
         let content = DenseChunks {
-            view: self.view.within(ends.collect()),
+            view: Arc::new(self.view.within(ends.collect())),
             variable,
         };
         Ok(Array::new(of, shape, sides, encoded("array", "0.2.0"), content).into())
@@ -132,13 +135,24 @@ impl Element for Dense {
 }
 
 struct DenseChunks {
-    view: View,
+    view: Arc<View>,
     variable: Variable,
 }
 
 impl Content for DenseChunks {
     fn chunk(&self, _: &Array, numbers: &[u64]) -> Result<Parts> {
         Ok(vec![Box::new(Chunk::open(&self.view, &self.variable, numbers)?)])
+    }
+
+    fn in_order(&self, array: &Array) -> Result<InOrder> {
+        let (size, view, variable) = (array.of.size(), self.view.clone(), self.variable.clone());
+        let len = array.cells()?.checked_mul(size);
+        let len = len.ok_or_else(|| Error::limit("an array would have 2^64 bytes or more"))?;
+        let open = move || variable.open(&view);
+        Ok(InOrder {
+            size,
+            bytes: Box::new(CellBytes::opened_by(len, column::Content::Data, open)),
+        })
     }
 }
 
@@ -195,6 +209,7 @@ impl Element for Filled {
     }
 }
 
+#[derive(Clone)]
 struct FilledChunks {
     view: Arc<View>,
     axis: Arc<Axis>,
@@ -202,25 +217,84 @@ struct FilledChunks {
     width: u64,
 }
 
-impl Content for FilledChunks {
-    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
-        let rows = array.rows(numbers[0]);
+impl FilledChunks {
+    /// Some rows of the array.
+    fn table(&self, of: Type, rows: Range<u64>) -> Result<Table> {
         let cells = (rows.end - rows.start).checked_mul(self.width);
-        let bytes = cells.and_then(|cells| cells.checked_mul(array.of.size()));
+        let bytes = cells.and_then(|cells| cells.checked_mul(of.size()));
         let len = bytes.ok_or_else(|| Error::limit("a chunk would have 2^64 bytes or more"))?;
         let (engine, path) = (&self.view.array().engine, &self.view.array().path);
         engine.cache.check_size(len)?;
-        let table = Table {
+        Ok(Table {
             object: engine.number(&("anndata filled", path, self.view.state(), &self.axis)),
             view: self.view.clone(),
             axis: self.axis.clone(),
             field: self.field,
             width: self.width,
-            boolean: array.of == Type::Number(Datatype::Bool),
+            boolean: of == Type::Number(Datatype::Bool),
             rows,
             len,
-        };
+        })
+    }
+}
+
+impl Content for FilledChunks {
+    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
+        let table = self.table(array.of, array.rows(numbers[0]))?;
         Ok(vec![Box::new(table), array.padding(numbers[0], self.width)])
+    }
+
+    fn in_order(&self, array: &Array) -> Result<InOrder> {
+        let (of, rows) = (array.of, array.shape[0]);
+        let row = self.width.checked_mul(of.size());
+        let len = row.and_then(|row| row.checked_mul(rows));
+        let (Some(row), Some(len)) = (row, len) else {
+            return Err(Error::limit("an array would have 2^64 bytes or more"));
+        };
+        let tables = Tables {
+            content: self.clone(),
+            of,
+            rows,
+            side: array.sides[0],
+            row,
+            len,
+        };
+        Ok(InOrder {
+            size: of.size(),
+            bytes: Box::new(tables),
+        })
+    }
+}
+
+/// All rows of a filled array, made as its chunks are.
+struct Tables {
+    content: FilledChunks,
+    of: Type,
+    rows: u64,
+    /// Rows of a chunk.
+    side: u64,
+    /// Bytes of a row.
+    row: u64,
+    /// Bytes of all.
+    len: u64,
+}
+
+impl Bytes for Tables {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let mut at = range.start;
+        while at < range.end {
+            let first = at / self.row / self.side * self.side;
+            let rows = first..self.rows.min(first + self.side);
+            let (start, end) = (rows.start * self.row, range.end.min(rows.end * self.row));
+            let table = self.content.table(self.of, rows)?;
+            table.read(at - start..end - start, out)?;
+            at = end;
+        }
+        Ok(())
     }
 }
 
@@ -306,10 +380,7 @@ impl Element for Sparse {
             let csr = csr.clone();
             (name.to_owned(), Member::new(PartOf { csr, part }))
         });
-        Ok(Node::from(Group {
-            attributes,
-            members: members.into(),
-        }))
+        Ok(Node::from(Group::with(attributes, members.into())))
     }
 
     fn chunks(&self) -> Result<u64> {
@@ -367,6 +438,17 @@ impl Content for Sections {
         };
         Ok(vec![Box::new(section), array.padding(numbers[0], 1)])
     }
+
+    fn in_order(&self, array: &Array) -> Result<InOrder> {
+        let section = Section {
+            of: self.0.clone(),
+            range: 0..self.0.len(),
+        };
+        Ok(InOrder {
+            size: array.of.size(),
+            bytes: Box::new(section),
+        })
+    }
 }
 
 /// A range of some bytes.
@@ -389,7 +471,7 @@ impl Bytes for Section {
 /// Numbers or text of metadata.
 pub(super) struct Scalar {
     pub(super) of: Type,
-    /// The bytes of the only chunk.
+    /// The numbers, little-endian, or the text.
     pub(super) bytes: Arc<Vec<u8>>,
     /// How many numbers; None for a scalar.
     pub(super) count: Option<u64>,
@@ -403,8 +485,12 @@ impl Element for Scalar {
             (_, Some(_)) => encoded("array", "0.2.0"),
         };
         let shape: Vec<u64> = self.count.into_iter().collect();
-        let content = Whole(self.bytes.clone());
-        Ok(Array::new(self.of, shape.clone(), shape, attributes, content).into())
+        let (sides, bytes) = (shape.clone(), self.bytes.clone());
+        Ok(match self.of {
+            Type::Text => Array::new(self.of, shape, sides, attributes, OneText(bytes)),
+            _ => Array::new(self.of, shape, sides, attributes, Whole(bytes)),
+        }
+        .into())
     }
 
     fn chunks(&self) -> Result<u64> {

@@ -1,5 +1,5 @@
-//! `anndata.zarr/`: a measurement of a SOMA experiment as a Zarr group in AnnData's format, for anndata, zarr
-//! and scanpy.
+//! `anndata.zarr/` and `anndata.h5ad`: a measurement of a SOMA experiment as a Zarr group or an HDF5 file in
+//! AnnData's format, for anndata, zarr, h5py and scanpy.
 //!
 //! | SOMA | AnnData |
 //! |---|---|
@@ -28,15 +28,17 @@
 //! | module | |
 //! |---|---|
 //! | [`source`] | what an AnnData is made of |
-//! | [`node`] | groups and arrays of Zarr |
+//! | [`node`] | groups and arrays |
+//! | [`h5ad`] | all of them as one file of HDF5 |
 //! | [`frame`] | data frames |
-//! | [`text`] | chunks of text |
+//! | [`text`] | text |
 //! | [`matrix`] | arrays of numbers |
 //! | [`csr`] | sparse matrices by rows |
 
 mod axis;
 mod csr;
 mod frame;
+mod h5ad;
 mod matrix;
 pub mod node;
 mod source;
@@ -47,6 +49,8 @@ use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::catalog::time::When;
 use crate::error::{Error, Result};
 use crate::export::grid::Value;
+use crate::export::hdf5::MAX_RANK;
+use crate::layout::FileLayout;
 use crate::query::View;
 use crate::runtime::cache::CacheKey;
 use axis::Axis;
@@ -69,16 +73,59 @@ const MAX_LISTED_CHUNKS: u64 = 1 << 12;
 /// The name of the directory.
 pub const NAME: &str = "anndata.zarr";
 
-/// The layer that is X in a directory of this name: None for the usual one. None if no AnnData is called so.
-pub fn layer_of(name: &str) -> Option<Option<&str>> {
+/// The name of the file.
+pub const HDF5: &str = "anndata.h5ad";
+
+/// A format of an AnnData.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// A directory.
+    Zarr,
+    /// A file.
+    Hdf5,
+}
+
+/// What an AnnData of this name is: its format, and the layer that is X, None for the usual one. None if no
+/// AnnData is called so.
+pub fn named(name: &str) -> Option<(Format, Option<&str>)> {
+    let layer = name.strip_prefix("anndata.");
+    let layer_of = |suffix: &str| layer?.strip_suffix(suffix);
     match name {
-        NAME => Some(None),
-        _ => Some(Some(name.strip_prefix("anndata.")?.strip_suffix(".zarr")?)),
+        NAME => Some((Format::Zarr, None)),
+        HDF5 => Some((Format::Hdf5, None)),
+        _ => match layer_of(".zarr") {
+            Some(layer) => Some((Format::Zarr, Some(layer))),
+            None => Some((Format::Hdf5, Some(layer_of(".h5ad")?))),
+        },
     }
 }
 
-/// Elements that are left out, and why.
-type LeftOut = Vec<(String, String)>;
+/// Elements, and why they are left out.
+type Reasons = Vec<(String, String)>;
+
+/// What an AnnData does not have.
+#[derive(Default)]
+struct LeftOut {
+    /// Of any format.
+    elements: Reasons,
+    /// Further elements, of HDF5.
+    of_hdf5: Reasons,
+    /// Why there is none in HDF5; None if there is one.
+    hdf5: Option<String>,
+}
+
+impl LeftOut {
+    fn push(&mut self, element: String, reason: impl Into<String>) {
+        self.elements.push((element, reason.into()));
+    }
+
+    /// Adds the columns that are left out of the frame that is called `element`.
+    fn add_columns(&mut self, element: &str, frame: &Frame) {
+        let named = |(name, reason): &(String, String)| (format!("{element}/{name}"), reason.clone());
+        self.elements.extend(frame.left_out.iter().map(named));
+        self.of_hdf5.extend(frame.left_out_of_hdf5.iter().map(named));
+    }
+}
 
 /// A measurement as an AnnData.
 pub struct AnnData {
@@ -128,14 +175,22 @@ impl AnnData {
         })
     }
 
-    /// Why there is no AnnData; None if there is one.
-    pub fn absent(&self) -> Option<&str> {
-        self.content.as_ref().err().map(String::as_str)
+    /// Why there is no AnnData in a format; None if there is one.
+    pub fn absent(&self, format: Format) -> Option<&str> {
+        match (&self.content, format) {
+            (Err(reason), _) => Some(reason),
+            (Ok(_), Format::Zarr) => None,
+            (Ok(content), Format::Hdf5) => content.left_out.hdf5.as_deref(),
+        }
     }
 
-    /// The elements that are left out, and why.
-    pub fn left_out(&self) -> &[(String, String)] {
-        self.content.as_ref().map_or(&[], |content| &content.left_out)
+    /// The elements that are left out of a format, and why.
+    pub fn left_out(&self, format: Format) -> impl Iterator<Item = (&str, &str)> {
+        let left_out = self.content.as_ref().ok().map(|content| &content.left_out);
+        let own = left_out.filter(|_| format == Format::Hdf5);
+        let all = left_out.into_iter().flat_map(|left_out| &left_out.elements);
+        all.chain(own.into_iter().flat_map(|left_out| &left_out.of_hdf5))
+            .map(|(element, reason)| (&**element, &**reason))
     }
 
     /// Whether names were exchanged below one of its arrays or groups.
@@ -164,17 +219,19 @@ impl AnnData {
     ///
     /// # Errors
     ///
-    /// `NotFound`, with the reason, if there is no AnnData, or no such layer.
-    pub fn root(&self, layer: Option<&str>) -> Result<Group> {
-        let content = match &self.content {
-            Ok(content) => content,
-            Err(reason) => return Err(Error::not_found(reason.clone())),
+    /// `NotFound`, with the reason, if there is no AnnData in this format, or no such layer.
+    pub fn root(&self, format: Format, layer: Option<&str>) -> Result<Group> {
+        let content = match (&self.content, self.absent(format)) {
+            (Ok(content), None) => content,
+            (Ok(_), Some(reason)) => return Err(Error::not_found(reason)),
+            (Err(reason), _) => return Err(Error::not_found(reason.as_str())),
         };
         let is_x = |name: &str| name == layer.unwrap_or(DATA);
         let x = content.layers.iter().find(|(name, _)| is_x(name));
         if let (None, Some(layer)) = (x, layer) {
             let element = format!("layers/{layer}");
-            let known = content.left_out.iter().find(|(own, _)| *own == element);
+            let mut left_out = self.left_out(format);
+            let known = left_out.find(|(own, _)| *own == element);
             let reason = known.map_or("there is no such layer", |(_, reason)| reason);
             return Err(Error::not_found(format!("{element}: {reason}")));
         }
@@ -189,11 +246,25 @@ impl AnnData {
         Ok(Group::new("anndata", members))
     }
 
-    /// Whether listings show it: not if it has very many chunks. Reads metadata.
+    /// The file of HDF5, with X as in [`AnnData::root`]. Its length needs the number of cells of all sparse
+    /// matrices, and the lengths of all text.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`AnnData::root`]; if what the length needs cannot be read.
+    pub fn h5ad(&self, layer: Option<&str>) -> Result<FileLayout> {
+        let root = self.root(Format::Hdf5, layer)?;
+        let (experiment, group) = (&self.source.experiment, &self.source.measurement.group);
+        let engine = group.engine();
+        let object = engine.number(&(HDF5, experiment.path(), group.path(), self.state, layer));
+        h5ad::file(engine, object, self.state, &root)
+    }
+
+    /// Whether listings show the directory: not if it has very many chunks. Reads metadata.
     pub fn is_listed(&self) -> Result<bool> {
-        match self.absent() {
+        match self.absent(Format::Zarr) {
             Some(_) => Ok(false),
-            None => Ok(Node::from(self.root(None)?).chunks()? <= MAX_LISTED_CHUNKS),
+            None => Ok(Node::from(self.root(Format::Zarr, None)?).chunks()? <= MAX_LISTED_CHUNKS),
         }
     }
 }
@@ -207,7 +278,7 @@ impl Content {
         if kind(&source.measurement.group)?.as_deref() != Some(MEASUREMENT) {
             return Ok(Err("the group is no measurement".to_owned()));
         }
-        let mut left_out = LeftOut::new();
+        let mut left_out = LeftOut::default();
         let mut frames = Vec::new();
         let missing = Found::Absent("there is none".to_owned());
         let var = source.measurement.member("var").unwrap_or(&missing);
@@ -216,7 +287,7 @@ impl Content {
                 Ok(Object::Frame(view, described)) => match frame::unfit(&view) {
                     None => {
                         let frame = frame_of(view, &described, &format!("{name}_id"), true)?;
-                        add_columns(&mut left_out, name, &frame);
+                        left_out.add_columns(name, &frame);
                         frames.push(frame);
                         continue;
                     }
@@ -258,11 +329,6 @@ impl Content {
     }
 }
 
-fn add_columns(left_out: &mut LeftOut, element: &str, frame: &Frame) {
-    let columns = frame.left_out.iter();
-    left_out.extend(columns.map(|(name, reason)| (format!("{element}/{name}"), reason.clone())));
-}
-
 /// The frame of an array with joinids. Its rows are called as the column that metadata names; else as the
 /// column `fallback`, which has no name then.
 fn frame_of(view: Arc<View>, described: &Described, fallback: &str, text_index: bool) -> Result<Arc<Frame>> {
@@ -281,14 +347,11 @@ struct Elements<'s> {
     left_out: &'s mut LeftOut,
 }
 
-impl Elements<'_> {
-    fn leave_out(&mut self, element: String, reason: impl Into<String>) {
-        self.left_out.push((element, reason.into()));
-    }
-
+impl<'s> Elements<'s> {
     /// The members of a collection of the measurement; none if it is missing.
-    fn collection(&mut self, name: &str, shown: &str) -> Result<Option<(&'_ SourceGroup, Described)>> {
-        let Some(found) = self.source.measurement.member(name) else {
+    fn collection(&mut self, name: &str, shown: &str) -> Result<Option<(&'s SourceGroup, Described)>> {
+        let source: &'s Source = self.source;
+        let Some(found) = source.measurement.member(name) else {
             return Ok(None);
         };
         let reason = match Object::of(found)? {
@@ -296,7 +359,7 @@ impl Elements<'_> {
             Ok(_) => "it is no collection".to_owned(),
             Err(reason) => reason,
         };
-        self.leave_out(shown.to_owned(), reason);
+        self.left_out.push(shown.to_owned(), reason);
         Ok(None)
     }
 
@@ -313,7 +376,6 @@ impl Elements<'_> {
             return Ok(Members::new());
         };
         let mut members = Members::new();
-        let mut left_out = LeftOut::new();
         for (name, found) in &group.members {
             let shown_name = String::from_utf8_lossy(name).into_owned();
             let made = match unfit_name(name) {
@@ -325,21 +387,18 @@ impl Elements<'_> {
             };
             match made {
                 Ok(member) => members.push((shown_name, member)),
-                Err(reason) => left_out.push((format!("{shown}/{shown_name}"), reason)),
+                Err(reason) => self.left_out.push(format!("{shown}/{shown_name}"), reason),
             }
         }
-        self.left_out.extend(left_out);
         Ok(members)
     }
 
     fn uns(&mut self) -> Arc<Member> {
-        let mut left_out = LeftOut::new();
         let group = match self.collection("uns", "uns") {
-            Ok(Some((group, described))) => uns("uns", group, &described, &mut left_out),
+            Ok(Some((group, described))) => uns("uns", group, &described, self.left_out),
             Ok(None) => Group::new("dict", Members::new()),
             Err(error) => return Member::new(error),
         };
-        self.left_out.extend(left_out);
         Member::new(Node::from(group))
     }
 }
@@ -426,7 +485,7 @@ fn uns(path: &str, group: &SourceGroup, described: &Described, left_out: &mut Le
                 continue;
             }
         };
-        left_out.push((format!("{path}/{name}"), reason.to_owned()));
+        left_out.push(format!("{path}/{name}"), reason);
     }
     for (name, found) in &group.members {
         // Metadata wins.
@@ -441,7 +500,7 @@ fn uns(path: &str, group: &SourceGroup, described: &Described, left_out: &mut Le
         };
         match made.unwrap_or_else(|error| Ok(Member::new(error))) {
             Ok(member) => members.push((shown, member)),
-            Err(reason) => left_out.push((path, reason)),
+            Err(reason) => left_out.push(path, reason),
         }
     }
     Group::new("dict", members)
@@ -471,6 +530,11 @@ fn uns_member(path: &str, found: &Found, left_out: &mut LeftOut) -> Result<Resul
             let Some(shape) = domain_shape(view.schema()) else {
                 return Ok(Err("its domain does not begin at 0".to_owned()));
             };
+            if shape.len() > MAX_RANK {
+                left_out.hdf5 = Some(format!(
+                    "{path} has more than {MAX_RANK} axes, which HDF5 does not have"
+                ));
+            }
             return Ok(Ok(Member::new(Dense {
                 view,
                 shape,
@@ -498,21 +562,18 @@ fn uns_member(path: &str, found: &Found, left_out: &mut LeftOut) -> Result<Resul
         }
         _ => {}
     }
-    add_columns(left_out, path, &frame);
+    left_out.add_columns(path, &frame);
     Ok(Ok(Member::new(Node::from(frame.group()))))
 }
 
 /// A value of metadata.
 fn scalar(value: &Value) -> Scalar {
     match value {
-        Value::Text(text) => {
-            let lengths = [1, text.len() as u32].map(u32::to_le_bytes).concat();
-            Scalar {
-                of: Type::Text,
-                bytes: Arc::new([&*lengths, text.as_bytes()].concat()),
-                count: None,
-            }
-        }
+        Value::Text(text) => Scalar {
+            of: Type::Text,
+            bytes: Arc::new(text.as_bytes().to_vec()),
+            count: None,
+        },
         Value::Numbers(datatype, bytes) => {
             let count = (bytes.len() / datatype.size()) as u64;
             Scalar {

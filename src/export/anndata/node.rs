@@ -1,4 +1,4 @@
-//! The nodes of a Zarr hierarchy, each made when it is looked at.
+//! The nodes of a hierarchy, each made when it is looked at: groups and arrays of Zarr, or of HDF5.
 
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
@@ -132,14 +132,22 @@ pub(super) type Members = Vec<(String, Arc<Member>)>;
 pub struct Group {
     pub(super) attributes: Attributes,
     pub(super) members: Members,
+    /// What it is in HDF5, if it has members there that HDF5 does not have.
+    pub(super) in_hdf5: Option<Arc<Group>>,
 }
 
 impl Group {
     /// A group of `encoding` in version 0.1.0.
     pub(super) fn new(encoding: &str, members: Members) -> Group {
+        Group::with(encoded(encoding, "0.1.0"), members)
+    }
+
+    /// A group of these attributes.
+    pub(super) fn with(attributes: Attributes, members: Members) -> Group {
         Group {
-            attributes: encoded(encoding, "0.1.0"),
+            attributes,
             members,
+            in_hdf5: None,
         }
     }
 
@@ -236,10 +244,20 @@ fn unit(datatype: Datatype) -> &'static str {
 /// The parts of a chunk, one after the other.
 pub(super) type Parts = Vec<Box<dyn Bytes>>;
 
-/// The bytes of the chunks of an array.
+/// All cells of an array in C order, of one size.
+pub(super) struct InOrder {
+    /// Bytes of a cell.
+    pub(super) size: u64,
+    pub(super) bytes: Box<dyn Bytes>,
+}
+
+/// The bytes of an array.
 pub(super) trait Content: Send + Sync {
     /// The chunk of these numbers along the axes, which exists. May measure text.
     fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts>;
+
+    /// All cells, without padding; text padded with NUL bytes to the length of the longest. May measure text.
+    fn in_order(&self, array: &Array) -> Result<InOrder>;
 }
 
 /// An array.
@@ -303,6 +321,24 @@ impl Array {
             return Err(Error::not_found(format!("there is no chunk {numbers:?}")));
         }
         FileLayout::new(version, self.content.chunk(self, numbers)?)
+    }
+
+    /// All cells in C order. May read what tells the length of text.
+    pub(super) fn in_order(&self) -> Result<InOrder> {
+        let found = self.content.in_order(self)?;
+        match self.cells()?.checked_mul(found.size) == Some(found.bytes.len()) {
+            true => Ok(found),
+            false => Err(Error::internal("an array is not as long as its shape says")),
+        }
+    }
+
+    /// The number of cells.
+    pub(super) fn cells(&self) -> Result<u64> {
+        let cells = self
+            .shape
+            .iter()
+            .try_fold(1u64, |cells, length| cells.checked_mul(*length));
+        cells.ok_or_else(|| Error::limit("an array would have 2^64 cells or more"))
     }
 
     fn document(&self) -> Json {
@@ -389,33 +425,56 @@ impl Bytes for RowBytes {
         let rows = range.start / self.size..range.end.div_ceil(self.size);
         let before = out.len();
         let first = self.rows.start;
-        self.values.append(first + rows.start..first + rows.end, out)?;
+        for start in rows.clone().step_by(MAX_CELLS as usize) {
+            let end = rows.end.min(start + MAX_CELLS);
+            self.values.append(first + start..first + end, out)?;
+        }
         let skip = range.start - rows.start * self.size;
         out.cut(before, skip as usize, (range.end - range.start) as usize)
     }
 }
 
-/// The chunks of an array of one axis.
+/// An array of one axis.
 pub(super) struct InRows(pub(super) Arc<dyn Values>);
 
-impl Content for InRows {
-    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
-        let rows = RowBytes {
+impl InRows {
+    fn bytes(&self, of: Type, rows: Range<u64>) -> Box<dyn Bytes> {
+        Box::new(RowBytes {
             values: self.0.clone(),
-            size: array.of.size(),
-            rows: array.rows(numbers[0]),
+            size: of.size(),
+            rows,
             held: OnceLock::new(),
-        };
-        Ok(vec![Box::new(rows), array.padding(numbers[0], 1)])
+        })
     }
 }
 
-/// All bytes of an array of one chunk.
+impl Content for InRows {
+    fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
+        let rows = self.bytes(array.of, array.rows(numbers[0]));
+        Ok(vec![rows, array.padding(numbers[0], 1)])
+    }
+
+    fn in_order(&self, array: &Array) -> Result<InOrder> {
+        Ok(InOrder {
+            size: array.of.size(),
+            bytes: self.bytes(array.of, 0..array.shape[0]),
+        })
+    }
+}
+
+/// All bytes of an array of numbers in one chunk.
 pub(super) struct Whole(pub(super) Arc<Vec<u8>>);
 
 impl Content for Whole {
     fn chunk(&self, _: &Array, _: &[u64]) -> Result<Parts> {
         Ok(vec![Box::new(self.0.clone())])
+    }
+
+    fn in_order(&self, array: &Array) -> Result<InOrder> {
+        Ok(InOrder {
+            size: array.of.size(),
+            bytes: Box::new(self.0.clone()),
+        })
     }
 }
 
@@ -448,6 +507,12 @@ mod tests {
                     assert_eq!(*read, expected[start..end], "{start}..{end}");
                 }
             }
+        }
+        let in_order = array.in_order().unwrap();
+        let expected = [1i64, 2, 3, 4, 5].map(i64::to_le_bytes).concat();
+        for (start, end) in (0..40).flat_map(|start| (start..=40).map(move |end| (start, end))) {
+            let read = Output::of(|out| in_order.bytes.read(start as u64..end as u64, out)).unwrap();
+            assert_eq!(*read, expected[start..end], "{start}..{end}");
         }
         let json: Json = serde_json::from_slice(&Node::from(array).json()).unwrap();
         assert_eq!(json["data_type"]["configuration"]["unit"], "ms");

@@ -10,16 +10,16 @@
 //! ```
 //!
 //! The length of a chunk follows from those of its texts. A chunk is cut into blocks, each of which is made
-//! when it is read.
+//! when it is read. In HDF5 all texts of an array have the length of the longest, padded with NUL bytes.
 
-use super::node::{Array, Content, Held, Parts};
+use super::node::{Array, Content, Held, InOrder, Parts};
 use crate::bytes::{Bytes, Keep, Output};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::format::scalar::Scalar;
 use crate::runtime::cache::{CacheKey, Entry};
-use crate::runtime::get_or_make;
+use crate::runtime::{get_or_make, parallel};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -43,9 +43,14 @@ const BLOCK: u64 = 128 << 10;
 /// Texts whose lengths are read at once.
 const MEASURED: u64 = 1 << 16;
 
-/// Texts as the chunks of an array.
+/// Runs of texts that are measured at once, by several threads.
+const RUNS_AT_ONCE: u64 = 16;
+
+/// Texts as an array.
 pub(super) struct TextChunks {
     pub(super) engine: Arc<Engine>,
+    /// The array that has them, relative to the source.
+    pub(super) path: String,
     /// Identifies the texts and their state in the cache.
     pub(super) object: u64,
     pub(super) texts: Arc<dyn Texts>,
@@ -78,6 +83,112 @@ impl Content for TextChunks {
             parts.push(array.padding(number, row));
         }
         Ok(parts)
+    }
+
+    fn in_order(&self, array: &Array) -> Result<InOrder> {
+        let count = array.cells()?;
+        let size = self.longest(count)?;
+        let len = count.checked_mul(size);
+        let padded = Padded {
+            texts: self.texts.clone(),
+            size,
+            len: len.ok_or_else(|| Error::limit("texts would have 2^64 bytes or more"))?,
+            held: OnceLock::new(),
+        };
+        Ok(InOrder {
+            size,
+            bytes: Box::new(padded),
+        })
+    }
+}
+
+impl TextChunks {
+    /// The bytes of the longest of all `count` texts, at least 1. Reads their lengths, once for each state.
+    fn longest(&self, count: u64) -> Result<u64> {
+        let engine = &self.engine;
+        let object = engine.number(&("longest text", self.object));
+        let _waiting = engine.work.wait(object);
+        let measure = || {
+            let _held = self.texts.hold()?;
+            let job = engine
+                .work
+                .start(object, self.path.clone(), "measuring text", count);
+            let (mut longest, mut start) = (1, 0);
+            while start < count {
+                let some = start..count.min(start + RUNS_AT_ONCE * MEASURED);
+                let runs = (some.end - start).div_ceil(MEASURED);
+                let found = parallel::each(runs, |run| {
+                    let first = start + run * MEASURED;
+                    let lengths = self.texts.lengths(first..some.end.min(first + MEASURED))?;
+                    Ok::<_, Error>(lengths.into_iter().max())
+                })?;
+                longest = found.into_iter().flatten().fold(longest, u64::max);
+                job.advance(some.end - start)?;
+                start = some.end;
+            }
+            Ok(vec![longest])
+        };
+        let found = engine
+            .cache
+            .derive(CacheKey::of(object), 8, Keep::Staying, measure)?;
+        engine.cache.check_size(found[0])?;
+        Ok(found[0])
+    }
+}
+
+/// An error if a text is not UTF-8.
+fn check(bytes: &[u8], text: u64) -> Result<()> {
+    match std::str::from_utf8(bytes) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(Error::corrupt(format!(
+            "the text of row {text} is not UTF-8: {error}"
+        ))),
+    }
+}
+
+/// Texts of the same size, padded with NUL bytes.
+struct Padded {
+    texts: Arc<dyn Texts>,
+    /// Bytes of a text with its padding.
+    size: u64,
+    /// Bytes of all.
+    len: u64,
+    held: OnceLock<Held>,
+}
+
+impl Bytes for Padded {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        get_or_make(&self.held, || self.texts.hold())?;
+        let all = range.start / self.size..range.end.div_ceil(self.size);
+        for start in all.clone().step_by(MEASURED as usize) {
+            let mut text = start;
+            let some = start..all.end.min(start + MEASURED);
+            self.texts.read(some, &mut |bytes| {
+                check(bytes, text)?;
+                if bytes.len() as u64 > self.size {
+                    return Err(Error::corrupt(format!(
+                        "the text of row {text} has {} bytes, but the longest had {} when they were measured",
+                        bytes.len(),
+                        self.size
+                    )));
+                }
+                let first = text * self.size;
+                let start = (range.start.max(first) - first) as usize;
+                let end = (range.end.min(first + self.size) - first) as usize;
+                out.write(|out| {
+                    let before = out.len();
+                    out.extend_from_slice(&bytes[start.min(bytes.len())..end.min(bytes.len())]);
+                    out.resize(before + end - start, 0);
+                });
+                text += 1;
+                Ok(())
+            })?;
+        }
+        Ok(())
     }
 }
 
@@ -143,10 +254,7 @@ impl Body {
             let mut out = Vec::with_capacity(len as usize);
             let mut text = texts.start;
             self.texts.read(texts.clone(), &mut |bytes| {
-                if let Err(error) = std::str::from_utf8(bytes) {
-                    let message = format!("the text of row {text} is not UTF-8: {error}");
-                    return Err(Error::corrupt(message));
-                }
+                check(bytes, text)?;
                 out.extend((bytes.len() as u32).to_le_bytes());
                 out.extend_from_slice(bytes);
                 text += 1;
@@ -187,6 +295,25 @@ impl Bytes for Body {
             number += 1;
         }
         Ok(())
+    }
+}
+
+/// One text, which is not in an array.
+pub(super) struct OneText(pub(super) Arc<Vec<u8>>);
+
+impl Content for OneText {
+    fn chunk(&self, _: &Array, _: &[u64]) -> Result<Parts> {
+        let lengths = [1, self.0.len() as u32].map(u32::to_le_bytes).concat();
+        Ok(vec![Box::new(lengths), Box::new(self.0.clone())])
+    }
+
+    fn in_order(&self, _: &Array) -> Result<InOrder> {
+        let mut bytes = self.0.to_vec();
+        bytes.resize(bytes.len().max(1), 0);
+        Ok(InOrder {
+            size: bytes.len() as u64,
+            bytes: Box::new(bytes),
+        })
     }
 }
 
@@ -266,6 +393,7 @@ mod tests {
         let storage = Arc::new(MemoryStorage::default());
         let content = TextChunks {
             engine: Arc::new(Engine::new(storage, 1 << 20, Vec::new(), stats)),
+            path: "texts".to_owned(),
             object: 7,
             texts: Arc::new(texts.clone()),
         };
@@ -300,12 +428,46 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_one_size_are_padded() {
+        let texts: Vec<Vec<u8>> = (0..70_000usize).map(|i| vec![b'a'; i * i % 31]).collect();
+        let longest = texts.iter().map(Vec::len).max().unwrap();
+        let mut expected = Vec::new();
+        for text in &texts {
+            expected.extend_from_slice(text);
+            expected.resize(expected.len().next_multiple_of(longest), 0);
+            if text.is_empty() {
+                expected.resize(expected.len() + longest, 0);
+            }
+        }
+        let in_order = array(texts, 300).in_order().unwrap();
+        assert_eq!(in_order.size, longest as u64);
+        let read = |range: Range<u64>| Output::of(|out| in_order.bytes.read(range, out)).unwrap();
+        assert!(*read(0..in_order.bytes.len()) == *expected);
+        for start in (0..expected.len()).step_by(99_991) {
+            for length in [0, 1, 29, 30, 31, 64, 5000] {
+                let end = expected.len().min(start + length);
+                assert!(
+                    *read(start as u64..end as u64) == expected[start..end],
+                    "{start}..{end}"
+                );
+            }
+        }
+        // HDF5 has no text of no bytes.
+        assert_eq!(array(vec![Vec::new(); 3], 3).in_order().unwrap().size, 1);
+        assert_eq!(array(Vec::new(), 1).in_order().unwrap().bytes.len(), 0);
+    }
+
+    #[test]
     fn text_that_is_not_utf8_is_an_error_and_its_length_is_known() {
         let file = array(vec![b"good".to_vec(), vec![0xFF]], 2)
             .chunk(&[0], 0)
             .unwrap();
         assert_eq!(file.len(), 4 + 4 + 4 + 4 + 1);
         let error = Output::of(|out| file.read(0..17, out)).err().unwrap();
+        assert!(error.message().contains("row 1"), "{error}");
+        let padded = array(vec![b"good".to_vec(), vec![0xFF]], 2).in_order().unwrap();
+        assert_eq!(*Output::of(|out| padded.bytes.read(0..4, out)).unwrap(), *b"good");
+        let error = Output::of(|out| padded.bytes.read(0..5, out)).err().unwrap();
         assert!(error.message().contains("row 1"), "{error}");
     }
 

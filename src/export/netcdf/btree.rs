@@ -18,10 +18,10 @@
 //!
 //! The last key of a node is that of the next chunk; behind the last chunk, the first cell beyond.
 
-use super::hdf5::UNDEFINED_ADDRESS;
 use crate::bytes::{Bytes, Output};
 use crate::error::Result;
 use crate::export::chunks::Chunks;
+use crate::export::hdf5::UNDEFINED_ADDRESS;
 use std::ops::Range;
 
 /// The most children of a node: twice what the superblock leaves at HDF5's default.

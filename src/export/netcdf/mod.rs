@@ -11,14 +11,13 @@
 #![doc = include_str!("example.md")]
 
 mod btree;
-mod hdf5;
-mod lookup3;
 #[cfg(test)]
 mod tests;
 
 use super::chunks::{Chunk, Chunks, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Naming, Value, Variable};
+use super::hdf5::{self, MAX_RANK, Messages, UNDEFINED_ADDRESS};
 use crate::bytes::{Bytes, Keep, Output};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -29,18 +28,15 @@ use crate::query::{Role, View};
 use crate::runtime::cache::CacheKey;
 use crate::runtime::lock;
 use btree::Index;
-use hdf5::{Messages, UNDEFINED_ADDRESS};
 use lru::LruCache;
 use std::collections::HashSet;
+use std::iter;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// The attribute that names the conventions of a file's attributes.
 const CONVENTIONS: (&str, &str) = ("Conventions", "CF-1.12");
-
-/// The most axes of a data set in libhdf5.
-const MAX_RANK: usize = 32;
 
 /// The most dimensions, each an object in the global heap.
 const MAX_DIMENSIONS: usize = 65_534;
@@ -389,7 +385,7 @@ fn header(
         heap = (heap + object.len() as u64).next_multiple_of(8);
     }
     let dimensions = sections.iter().map(|section| section.scales.len()).sum::<usize>();
-    let end = heap + hdf5::heap_size(dimensions as u64);
+    let end = heap + hdf5::heap_size(iter::repeat_n(size_of::<u64>(), dimensions));
     let addresses = Addresses {
         objects: starts,
         heap,
@@ -402,7 +398,7 @@ fn header(
     }
     let scales = sections.iter().flat_map(|section| {
         let places = section.scales.iter();
-        places.map(|place| addresses.objects[section.first_object + place])
+        places.map(|place| addresses.objects[section.first_object + place].to_le_bytes())
     });
     out.extend(hdf5::heap(&scales.collect::<Vec<_>>()));
     Ok(out)
@@ -511,9 +507,7 @@ fn describe(grid: &Grid, variable: &Variable, first: usize, heap: u64, messages:
     } else if !variable.dimensions.is_empty() {
         let count = Some(variable.dimensions.len() as u64);
         let numbers = variable.dimensions.iter().map(|number| (first + number) as u32);
-        let references = numbers
-            .clone()
-            .flat_map(|number| hdf5::reference_list(heap, number));
+        let references = numbers.clone().flat_map(|number| hdf5::in_heap(1, heap, number));
         let references: Vec<u8> = references.collect();
         messages.attribute("DIMENSION_LIST", &hdf5::reference_lists(), count, &references);
         let numbers: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();

@@ -2,7 +2,7 @@ use super::*;
 use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
 use crate::export::grid::VariableKind;
-use crate::export::tests::arrays;
+use crate::export::tests::{arrays, dump};
 
 /// The file shown in the module's documentation.
 fn example() -> Vec<u8> {
@@ -31,33 +31,6 @@ fn example() -> Vec<u8> {
     file.resize(file.len().next_multiple_of(64), 0);
     file.extend_from_slice(b"\x01\0\x02\0\0\0\0\0onetwo\0\0");
     file
-}
-
-/// Bytes as `hexdump -C` shows them.
-fn dump(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    let mut before: &[u8] = &[];
-    for (i, line) in bytes.chunks(16).enumerate() {
-        if line == before {
-            out += if out.ends_with("*\n") { "" } else { "*\n" };
-            continue;
-        }
-        before = line;
-        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (left, right) = hex.split_at(8);
-        let text = line.iter().map(|&byte| match byte {
-            b' '..=b'~' => byte as char,
-            _ => '.',
-        });
-        let text: String = text.collect();
-        out += &format!(
-            "{:08x}  {}  {}  |{text}|\n",
-            16 * i,
-            left.join(" "),
-            right.join(" ")
-        );
-    }
-    out + &format!("{:08x}\n", bytes.len())
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! The parts of HDF5 that a file of data sets needs: superblock, object headers of version 2, their messages,
-//! one global heap.
+//! global heaps.
 //!
 //! All integers are little-endian; addresses and lengths have 8 bytes.
 
-use super::lookup3::lookup3;
-use crate::export::grid::Value;
+mod lookup3;
+
+use super::grid::Value;
 use crate::format::datatype::{Datatype, Kind};
+use lookup3::lookup3;
 
 /// HDF5's undefined address.
 pub(super) const UNDEFINED_ADDRESS: u64 = u64::MAX;
@@ -13,8 +15,11 @@ pub(super) const UNDEFINED_ADDRESS: u64 = u64::MAX;
 /// Bytes of the superblock; the root's object header follows it.
 pub(super) const SUPERBLOCK_SIZE: u64 = 48;
 
+/// The most axes of a data set in libhdf5.
+pub(super) const MAX_RANK: usize = 32;
+
 /// The most bytes of a message.
-const MAX_MESSAGE: usize = 65_535;
+pub(super) const MAX_MESSAGE: usize = 65_535;
 
 /// The fewest bytes of a global heap.
 const MIN_HEAP: u64 = 4096;
@@ -116,6 +121,11 @@ impl Messages {
         self.attribute(name, &datatype, None, &value);
     }
 
+    /// Adds an attribute that is true or false.
+    pub(super) fn flag(&mut self, name: &str, value: bool) {
+        self.attribute(name, &boolean_type(), None, &[u8::from(value)]);
+    }
+
     /// Adds an attribute of a grid: text, a scalar, or several numbers.
     pub(super) fn value(&mut self, name: &str, value: &Value) {
         match value {
@@ -187,6 +197,27 @@ pub(super) fn single(order: u8) -> Vec<u8> {
     out
 }
 
+/// The datatype of booleans of one byte, 0 or 1, as h5py has it: an enumeration of INT8.
+pub(super) fn boolean_type() -> Vec<u8> {
+    let mut out = vec![0x18, 2, 0, 0, 1, 0, 0, 0];
+    out.extend(number_type(Datatype::Int8));
+    // Names are padded to multiples of 8.
+    out.extend_from_slice(b"FALSE\0\0\0TRUE\0\0\0\0\0\x01");
+    out
+}
+
+/// The datatype of UTF-8 text of `size` bytes, at least 1, padded with NUL bytes.
+pub(super) fn text_type(size: u32) -> Vec<u8> {
+    [[0x13, 0x11, 0, 0], size.to_le_bytes()].concat()
+}
+
+/// The datatype of UTF-8 text of any length, stored in a global heap.
+pub(super) fn heap_text_type() -> Vec<u8> {
+    let mut out = vec![0x19, 1, 1, 0, 16, 0, 0, 0];
+    out.extend(number_type(Datatype::Uint8));
+    out
+}
+
 /// The datatype of object references.
 pub(super) const REFERENCE: [u8; 8] = [0x17, 0, 0, 0, 8, 0, 0, 0];
 
@@ -195,30 +226,34 @@ pub(super) fn reference_lists() -> Vec<u8> {
     [&[0x19, 0, 0, 0, 16, 0, 0, 0], REFERENCE.as_slice()].concat()
 }
 
-/// A list of one reference: object `index` (from 0) of the global heap at `heap`.
-pub(super) fn reference_list(heap: u64, index: u32) -> Vec<u8> {
-    let mut out = 1u32.to_le_bytes().to_vec();
+/// A list of `count` elements (references, or bytes of text): object `index` (from 0) of the global heap at
+/// `heap`.
+pub(super) fn in_heap(count: u32, heap: u64, index: u32) -> Vec<u8> {
+    let mut out = count.to_le_bytes().to_vec();
     out.extend_from_slice(&heap.to_le_bytes());
     out.extend_from_slice(&(index + 1).to_le_bytes());
     out
 }
 
-/// The bytes of a global heap of `objects` references.
-pub(super) fn heap_size(objects: u64) -> u64 {
-    // The heap's header, each reference with a header, and the header of the free space.
-    objects.saturating_mul(24).saturating_add(32).max(MIN_HEAP)
+/// The bytes of a global heap of objects of these lengths.
+pub(super) fn heap_size(lengths: impl Iterator<Item = usize>) -> u64 {
+    // The heap's header, each object with a header and padding, and the header of the free space.
+    let objects = lengths.map(|length| 16 + (length as u64).next_multiple_of(8));
+    (32 + objects.sum::<u64>()).max(MIN_HEAP)
 }
 
-/// A global heap with references to `addresses`, at most 65,534.
-pub(super) fn heap(addresses: &[u64]) -> Vec<u8> {
-    let size = heap_size(addresses.len() as u64);
+/// A global heap of these objects, at most 65,534.
+pub(super) fn heap(objects: &[impl AsRef<[u8]>]) -> Vec<u8> {
+    let size = heap_size(objects.iter().map(|object| object.as_ref().len()));
     let mut out = b"GCOL\x01\0\0\0".to_vec();
     out.extend_from_slice(&size.to_le_bytes());
-    for (i, address) in addresses.iter().enumerate() {
+    for (i, object) in objects.iter().enumerate() {
+        let bytes = object.as_ref();
         out.extend_from_slice(&(i as u16 + 1).to_le_bytes());
         out.extend_from_slice(&[1, 0, 0, 0, 0, 0]);
-        out.extend_from_slice(&8u64.to_le_bytes());
-        out.extend_from_slice(&address.to_le_bytes());
+        out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        out.extend_from_slice(bytes);
+        out.resize(out.len().next_multiple_of(8), 0);
     }
     let rest = size - out.len() as u64;
     out.extend_from_slice(&[0; 8]);
