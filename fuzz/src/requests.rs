@@ -1,11 +1,13 @@
 //! Heads of requests, and the paths and ranges in them.
 
+use tiledbfs::internals::serve::frames::{Frames, Passed};
 use tiledbfs::internals::serve::framing::{Body, Framing};
 use tiledbfs::internals::serve::path::{UrlPath, encode};
 use tiledbfs::internals::serve::range::Ranges;
 
 /// The bytes that arrive at a time u8, and what a connection receives. Heads and bodies are told apart as they are
-/// when everything arrives at once, none is longer than is allowed, and no byte is passed over.
+/// when everything arrives at once, none is longer than is allowed, and no byte is passed over. The same bytes as
+/// frames of HTTP/2 end where they end, however they arrive.
 pub fn framing(data: &[u8]) {
     let Some((size, received)) = data.split_first() else {
         return;
@@ -15,6 +17,19 @@ pub fn framing(data: &[u8]) {
         requests(received, received.len().max(1)),
     );
     assert_eq!(pieces, whole);
+    let pieces = frames(received, usize::from(*size).max(1));
+    assert_eq!(pieces, frames(received, received.len().max(1)));
+}
+
+/// What passes in what a connection receives, and whether it ends between frames.
+fn frames(received: &[u8], size: usize) -> (Passed, bool) {
+    let (mut frames, mut all) = (Frames::of_client(), Passed::default());
+    for piece in received.chunks(size) {
+        let passed = frames.pass(piece);
+        all.ended |= passed.ended;
+        all.answer |= passed.answer;
+    }
+    (all, frames.is_between())
 }
 
 /// Where each request ends in what a connection receives, and what its head says.
