@@ -252,9 +252,9 @@ def access(checks):
         checks.equal("the socket is removed", path.exists(), False)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         number, url = listening.fileno(), f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        handed = f"exec 3<&{number}; LISTEN_PID=$$ LISTEN_FDS=1 exec {binary()} serve {SAMPLE}"
+        handed = f"exec 3<&0; LISTEN_PID=$$ LISTEN_FDS=1 exec {binary()} serve {SAMPLE}"
         for command in ([binary(), "serve", str(SAMPLE), "--listen", f"fd:{number}"], ["sh", "-c", handed]):
-            server = subprocess.Popen(command, pass_fds=[number], stdout=subprocess.PIPE, text=True)
+            server = subprocess.Popen(command, pass_fds=[number], stdin=listening, stdout=subprocess.PIPE, text=True)
             checks.equal("a socket that is handed over", server.stdout.readline().strip(), url)
             checks.equal("what answers there", Client(url).ask("GET", "/healthz")[0], 200)
             server.send_signal(signal.SIGTERM)
