@@ -1,7 +1,7 @@
 //! `anndata.h5ad`: the groups and arrays of an AnnData as one file of HDF5.
 //!
-//! In order: superblock, the object headers of groups and arrays, the root's first, global heaps with the text
-//! of attributes, the cells of the arrays. Headers begin at multiples of 8, cells at multiples of 64.
+//! In order: superblock, the object headers of groups and arrays, the root's first, global heaps with the
+//! text of attributes, the cells of the arrays. Headers begin at multiples of 8, cells at multiples of 64.
 //!
 //! | | in HDF5 |
 //! |---|---|
@@ -33,8 +33,8 @@ const HEAP_TEXTS: usize = 1 << 10;
 /// Cells begin at multiples of this.
 const ALIGNMENT: u64 = 64;
 
-/// The file of a group and all in it. `object` is the cache's number for its header, and `version` the state of
-/// the file. Makes all nodes, and measures all text.
+/// The file of a group and all in it. `object` is the cache's number for its header, and `version` the state
+/// of the file. Makes all nodes, and measures all text.
 pub(super) fn file(engine: &Engine, object: u64, version: u64, root: &Group) -> Result<FileLayout> {
     let mut objects = Objects::default();
     objects.add_group(root)?;
