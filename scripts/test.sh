@@ -69,6 +69,8 @@ install_all() {
     PIP_NO_DEPS=1 VENV=$TARGET/venv-soma PYTHON=$TARGET/venv-soma/bin/python ensure_venv tests/oracle/requirements-soma.txt
     # TileDB-CF imports with old releases of TileDB-Py only.
     VENV=$TARGET/venv-cf PYTHON=$TARGET/venv-cf/bin/python ensure_venv tests/oracle/requirements-cf.txt
+    # DuckDB with an extension, which PyPI has of this release alone.
+    VENV=$TARGET/venv-duckdb PYTHON=$TARGET/venv-duckdb/bin/python ensure_venv tests/oracle/requirements-duckdb.txt duckdb
     ensure_stores
 }
 
@@ -158,7 +160,7 @@ run "over HTTP: pages, WebDAV" "$PYTHON" tests/oracle/serve_page.py
 run "over HTTP: Finder, Explorer" "$PYTHON" tests/oracle/serve_webdav.py
 run "over HTTP: TLS, HTTP/2" "$PYTHON" tests/oracle/serve_http2.py
 run "over HTTP: faults, load" "$PYTHON" tests/oracle/serve_load.py
-run "over HTTP: clients" "$PYTHON" tests/oracle/serve_clients.py
+run "over HTTP: clients" env TILEDBFS_DUCKDB="$TARGET/venv-duckdb/bin/python" "$PYTHON" tests/oracle/serve_clients.py
 run "over HTTP: behind proxies" "$PYTHON" tests/oracle/serve_proxies.py
 run "over HTTP: in a container" "$PYTHON" tests/oracle/serve_container.py
 run "damage" "$PYTHON" tests/oracle/damage.py
