@@ -17,6 +17,7 @@ use tiledbfs::internals::storage::{MemoryBlob, MemoryStorage};
 use tiledbfs_fuzz::arrays::Dice;
 use tiledbfs_fuzz::bare::{bare_source, bare_tile, footer_of};
 use tiledbfs_fuzz::chunks::{EMBEDS, FILTERS, FOLLOWS, NO_CELLS, PROPAGATES, SEALS};
+use tiledbfs_fuzz::conventions;
 use tiledbfs_fuzz::paths::text_of;
 use tiledbfs_fuzz::{key, pack};
 
@@ -66,6 +67,9 @@ fn main() {
     for length in (20..220).step_by(2) {
         let decided = (0..length).map(|_| decisions.random() as u8);
         seeds.add("exports", decided.collect());
+    }
+    for body in conventions::seeds() {
+        seeds.add("conventions", body);
     }
     propfind(&mut seeds);
     requests(&mut seeds);

@@ -7,6 +7,7 @@
 pub mod arrays;
 pub mod bare;
 pub mod chunks;
+pub mod conventions;
 mod exports;
 pub mod memory;
 pub mod mutator;
@@ -89,6 +90,7 @@ pub const TARGETS: &[Target] = &[
     ("commits", commits),
     ("condition", condition),
     ("metadata", metadata),
+    ("conventions", conventions::conventions),
     ("group", group),
     ("enumeration", enumeration),
     ("paths", paths::paths),

@@ -37,6 +37,33 @@ fn every_target_takes_anything() {
     }
 }
 
+/// Documents in metadata with a few bytes changed, taken out, or put in a second time.
+#[test]
+fn the_conventions_target_takes_what_programs_write_and_what_is_left_of_it() {
+    let mut random = crate::targets::arrays::Dice::new(b"cd");
+    for seed in crate::targets::conventions::seeds() {
+        crate::targets::run("conventions", &seed);
+        for _ in 0..5000 {
+            let mut changed = seed.clone();
+            for _ in 0..1 + random.random() % 3 {
+                let start = random.random() as usize % changed.len();
+                let end = (start + random.random() as usize % 12).min(changed.len());
+                match random.random() % 4 {
+                    0 => changed[start] = random.random() as u8,
+                    1 => changed[start] ^= 1 << (random.random() % 7),
+                    2 => drop(changed.drain(start + 1..end.max(start + 1))),
+                    _ => {
+                        let part = changed[start..end].to_vec();
+                        let at = random.random() as usize % changed.len();
+                        drop(changed.splice(at..at, part));
+                    }
+                }
+            }
+            crate::targets::run("conventions", &changed);
+        }
+    }
+}
+
 /// Exports of random arrays.
 #[test]
 fn exports_of_small_arrays_are_the_same_however_they_are_read() {

@@ -22,6 +22,7 @@ import shapely
 import tiledb
 from pandas.testing import assert_frame_equal
 
+from documented import run_lines
 from mount import ROOT, errors, mounted, stats
 from plain_tools import Checks
 
@@ -229,8 +230,10 @@ def main():
             compare_frames(checks, f"{folder}/frames", point)
             compare_categories(checks, point)
             checks.equal("errors of the mount", errors(point), [])
-        with mounted(f"{folder}/vectors") as point:
-            compare_vectors(checks, point)
+            frame = point / os.listdir(f"{folder}/frames")[0]
+            with mounted(f"{folder}/vectors") as vectors:
+                compare_vectors(checks, vectors)
+                run_lines(checks, "tables", f"{folder}/documented", {"array": frame, "layer": vectors / "blob"})
         with mounted(f"{folder}/malformed") as point:
             malformed(checks, point)
             checks.equal("errors of the mount", errors(point), [])

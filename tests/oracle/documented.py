@@ -14,7 +14,7 @@ STAGES = {"rasterio": "rasters", "xarray": "rasters", "ome_zarr": "images", "zar
 def lines():
     """Each line with its stage; None if there is none for it."""
     text = (ROOT / "docs/datasets.md").read_text()
-    for line in re.findall(r"`([a-z_.]+\(.*?\"mnt/.*?)`", text):
+    for line in re.findall(r"`([A-Za-z_.]+\(.*?\"mnt/.*?)`", text):
         yield line, STAGES.get(line.split(".")[0])
 
 
