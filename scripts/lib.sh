@@ -75,6 +75,17 @@ ensure_stores() {
     [ -x "$TILEDBFS_AZURITE" ] || npm install --silent --no-fund --no-audit --prefix "$folder" azurite@3 >/dev/null
 }
 
+# What reads Zarr in browsers, where there is npm (TILEDBFS_ZARRITA: its directory node_modules).
+ensure_zarrita() {
+    if ! command -v npm >/dev/null; then
+        say "no npm here: zarrita is not tried"
+        return
+    fi
+    local folder=$TARGET/zarrita
+    export TILEDBFS_ZARRITA=$folder/node_modules
+    [ -d "$TILEDBFS_ZARRITA/zarrita" ] || npm install --silent --no-fund --no-audit --prefix "$folder" zarrita@0.7 >/dev/null
+}
+
 # unpack ARCHIVE DIRECTORY: an archive to a directory below $TARGET, once.
 unpack() {
     local sum

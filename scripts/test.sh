@@ -72,6 +72,7 @@ install_all() {
     # DuckDB with an extension, which PyPI has of this release alone.
     VENV=$TARGET/venv-duckdb PYTHON=$TARGET/venv-duckdb/bin/python ensure_venv tests/oracle/requirements-duckdb.txt duckdb
     ensure_stores
+    ensure_zarrita
 }
 
 # readme_program FEATURE...: the README's lines of Rust as a program, without those of other features.

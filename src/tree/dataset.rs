@@ -87,7 +87,14 @@ impl ShownGroup {
         if hidden || registered > MAX_LISTED_ARRAYS {
             return Vec::new();
         }
-        match self.source(MAX_LISTED_ARRAYS).and_then(|source| listed(&source)) {
+        let kind = self.source(MAX_LISTED_ARRAYS).and_then(|source| {
+            let kind = listed(&source);
+            let path = self.group.path().to_path_buf();
+            let before = lock(&self.context.listed).push(path, source);
+            drop(before);
+            kind
+        });
+        match kind {
             Ok(Some(Kind::Image)) => vec![(IMAGE, NodeType::Directory), (JSON, NodeType::File)],
             Ok(Some(_)) => vec![
                 (ZARR, NodeType::Directory),

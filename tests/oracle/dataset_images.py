@@ -5,9 +5,12 @@
 Read by zarr, ome-zarr and ome-zarr-models. Runs where requirements-datasets.txt is installed. The last line is `N passed, N failed`.
 """
 
+import hashlib
 import json
 import os
+import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -25,8 +28,10 @@ from ome_zarr_models.v05.image import Image
 from tiledb.bioimg.converters.ome_tiff import OMETiffConverter
 from tiledb.bioimg.openslide import TileDBOpenSlide
 
+from documented import run_lines
 from mount import ROOT, errors, mounted, stats
 from plain_tools import Checks
+from serve_page import served
 
 MICRO = "\u00b5m"
 SIZES = {"PhysicalSizeX": 0.25, "PhysicalSizeXUnit": MICRO, "PhysicalSizeY": 500.0, "PhysicalSizeYUnit": "nm"}
@@ -89,6 +94,31 @@ def compare(checks, group, point):
     return ome
 
 
+def compare_zarrita(checks, groups, point):
+    """Zarrita, by which viewers in browsers read: from files in Node, and over HTTP."""
+    modules = os.environ.get("TILEDBFS_ZARRITA")
+    if not modules:
+        print("zarrita: not run, TILEDBFS_ZARRITA is not set")
+        return
+
+    def levels(place):
+        script = Path(__file__).with_name("zarrita.mjs")
+        done = subprocess.run(["node", script, modules, place], capture_output=True, text=True, timeout=60)
+        return json.loads(done.stdout) if done.returncode == 0 else done.stderr
+
+    with served(groups) as host:
+        for name in IMAGES:
+            image = point / name / "image.ome.zarr"
+            (scales,) = zarr.open_group(image, mode="r").attrs["ome"]["multiscales"]
+            want = []
+            for one in scales["datasets"]:
+                values = zarr.open_array(image / one["path"], mode="r")[:]
+                want.append({"path": one["path"], "scale": one["coordinateTransformations"][0]["scale"], "type": values.dtype.name,
+                             "shape": list(values.shape), "sha256": hashlib.sha256(np.ascontiguousarray(values)).hexdigest()})
+            checks.equal(f"{name}: zarrita, files", levels(image), want)
+            checks.equal(f"{name}: zarrita, HTTP", levels(f"http://{host}/{name}/image.ome.zarr"), want)
+
+
 def units(ome):
     """The units of an image's axes."""
     return {axis["name"]: axis.get("unit") for axis in ome["multiscales"][0]["axes"]}
@@ -141,6 +171,53 @@ def malformed(checks, cases, point):
     checks.equal("channels that do not fit", ["omero" in shown[name] for name in ("no_json", "colour", "one_of_three", "axes")], [False, False, False, True])
 
 
+MUTANTS = 40
+
+
+def write_mutated(groups, source):
+    """Groups whose documents of JSON have a few bytes changed, by name, with the documents."""
+    chance = random.Random(2035)
+    with tiledb.Group(source) as group:
+        document = group.meta["metadata"]
+    documents = {}
+    for number in range(MUTANTS):
+        text = document
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            start = chance.randrange(len(text))
+            end = start + chance.choice((1, 2, 20))
+            text = chance.choice((text[:start] + text[end:], text[:start] + chance.choice("{}[],:\"\\-.019 a") + text[start + 1:],
+                                  text[:start] + text[start:end] * 2 + text[end:]))
+        documents[str(number)] = text
+        shutil.copytree(source, f"{groups}/{number}")
+        with tiledb.Group(f"{groups}/{number}", "w") as group:
+            group.meta["metadata"] = text
+    return documents
+
+
+def mutated(checks, documents, point):
+    """No document fails. One that is no object of JSON is left out, and the sizes of others are as the parser of Python has them."""
+    wrong, told = [], 0
+    for name, document in documents.items():
+        try:
+            all_of_it = json.loads(document)
+        except ValueError:
+            all_of_it = None
+        is_object = isinstance(all_of_it, dict)
+        told += is_object
+        said = json.loads((point / name / "dataset.json").read_text())
+        ome = json.loads((point / name / "image.ome.zarr/zarr.json").read_text())["attributes"]["ome"]["multiscales"][0]
+        sizes = [all_of_it.get(f"physicalSize{axis['name'].upper()}", 1) if is_object else 1 for axis in ome["axes"]]
+        sizes = [size if isinstance(size, (int, float)) and not isinstance(size, bool) and size > 0 else 1 for size in sizes]
+        (scale,) = ome["datasets"][0]["coordinateTransformations"]
+        if not np.allclose(scale["scale"], sizes):
+            wrong.append((document, scale["scale"], sizes))
+        if not is_object and "metadata" not in [one["what"] for one in said["left_out"] if one["reason"]]:
+            wrong.append((document, "no reason"))
+        Image.from_zarr(zarr.open_group(point / name / "image.ome.zarr", mode="r"))
+    checks.equal("mutated documents that say something else", wrong[:3], [])
+    checks.equal("mutated documents of which some are JSON, and some not", 3 < told < len(documents) - 3, True)
+
+
 def main():
     """Writes the images and compares."""
     checks = Checks()
@@ -165,12 +242,19 @@ def main():
             checks.equal("units of a stack", units(told["stack"])["z"], "millimeter")
             chunks = [len(list((point / name / "image.ome.zarr/0/c").rglob("*"))) for name in ("channels", "webp")]
             checks.equal("more than one chunk", min(chunks) > 4, True)
+            compare_zarrita(checks, groups, point)
+            run_lines(checks, "images", f"{folder}/documented", {"image": point / "channels"})
             checks.equal("errors of the mount", errors(point), [])
         cases_in = f"{folder}/malformed"
         os.mkdir(cases_in)
         cases = write_malformed(cases_in, f"{groups}/channels")
         with mounted(cases_in) as point:
             malformed(checks, cases, point)
+            checks.equal("errors of the mount", errors(point), [])
+        os.mkdir(f"{folder}/mutated")
+        documents = write_mutated(f"{folder}/mutated", f"{groups}/samples")
+        with mounted(f"{folder}/mutated") as point:
+            mutated(checks, documents, point)
             checks.equal("errors of the mount", errors(point), [])
         real = ROOT / "target/real/arrays/packages/bioimg"
         if real.exists():

@@ -573,6 +573,16 @@ def past(checks, folder):
             checks.equal("an array of the group at a time", file["v"][:].tolist(), [1] * 10)
 
 
+def walked(checks, group):
+    """Who lists a group and then its arrays reads no more of these than for the listing of the group."""
+    with mounted(group) as point:
+        os.listdir(point)
+        before = stats(point)["bytes_read"]
+        for name in "ab":
+            os.listdir(point / name)
+        checks.equal("bytes read of arrays when they are listed after their group", (before > 0, stats(point)["bytes_read"] - before), (True, 0))
+
+
 AS_NOBODY = """
 import os, sys
 os.setgroups([]), os.setgid(65534), os.setuid(65534)
@@ -637,6 +647,7 @@ def main():
         os.mkdir(pairs)
         one_state(checks, pairs)
         past(checks, pairs)
+        walked(checks, f"{pairs}/past")
         os.chmod(folder, 0o755)
         permissions(checks, pairs)
         writers = os.environ.get("TILEDBFS_WRITERS")
