@@ -1,4 +1,4 @@
-"""anndata.zarr of a SOMA experiment against tiledbsoma's to_anndata: 50,000 cells, 2,000 genes, ten million counts, thirty columns.
+"""anndata.zarr and anndata.h5ad of a SOMA experiment against tiledbsoma's to_anndata: 50,000 cells, 2,000 genes, ten million counts, thirty columns.
 
     TILEDBFS_BIN=target/release/tiledbfs target/venv-soma/bin/python benches/soma.py [--arrays DIR] [--rounds N] [--cells N]
 
@@ -40,6 +40,8 @@ with tiledbsoma.Experiment.open(path) as experiment:
 """
 WRITE = TO_ANNDATA + "data.write_zarr(sys.argv[2])\n"
 READ = "data = anndata.read_zarr(path)\n"
+READ_H5AD = "data = anndata.read_h5ad(path)\n"
+BACKED = "data = anndata.read_h5ad(path, backed='r')[23_456].X[:]\n"
 ROW = "data = read_lazy(path).X[23_456:23_457].compute()\n"
 
 
@@ -104,8 +106,11 @@ class Rounds:
             self.note("to_anndata", python(TO_ANNDATA, self.path))
             self.note("write", python(WRITE, self.path, f"{out}/theirs.zarr"))
             self.note("cp", self.mounted("cp -r", lambda tree, _: timed(["cp", "-r", tree, f"{out}/ours.zarr"])))
+            self.note("cp h5ad", self.mounted("cp h5ad", lambda tree, _: timed(["cp", tree.with_suffix(".h5ad"), f"{out}/ours.h5ad"])))
         self.note("read", self.mounted("read_zarr", lambda tree, _: python(READ, tree)))
         self.note("row", self.mounted("a row", lambda tree, _: python(ROW, tree)))
+        self.note("read h5ad", self.mounted("read_h5ad", lambda tree, _: python(READ_H5AD, tree.with_suffix(".h5ad"))))
+        self.note("backed", self.mounted("a row, backed", lambda tree, _: python(BACKED, tree.with_suffix(".h5ad"))))
 
         def sizes(tree, mountpoint):
             return timed(["find", tree, "-printf", "%s\n"]), stats(mountpoint)["chunks_decoded"]
@@ -126,6 +131,9 @@ class Rounds:
         row("read_zarr, against to_anndata: time", f"{seconds(of('read', 0))} / {seconds(of('to_anndata', 0))}", self.ratio("read", "to_anndata", 0), 0.7)
         row("  peak", f"{mib(of('read', 1))} / {mib(of('to_anndata', 1))}", self.ratio("read", "to_anndata", 1), 0.7)
         row("a row of read_lazy, against to_anndata", f"{seconds(of('row', 0))} / {seconds(of('to_anndata', 0))}", self.ratio("row", "to_anndata", 0), 0.1)
+        row("cp of anndata.h5ad", seconds(median(found["cp h5ad"])))
+        row("read_h5ad: time, peak", f"{seconds(of('read h5ad', 0))}, {mib(of('read h5ad', 1))}")
+        row("a row of read_h5ad, backed", seconds(of("backed", 0)))
         row("find -printf %s", seconds(of("find", 0)), of("find", 0), 1)
         row("  chunks decoded", "", of("find", 1))
         bound = CACHE + BESIDES + 4 * self.cells
