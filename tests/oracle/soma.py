@@ -119,9 +119,16 @@ def compare_files(checks, what, root, model, chance):
 
 
 def compare_h5ad(checks, what, path, model, chance):
-    """Every group and data set of the file, and no others; its bytes in any pieces."""
+    """Every group and data set of the file, and no others; its bytes in pieces at random."""
+    # Before all of it, after which the kernel has every page.
+    size, ranges = path.stat().st_size, []
+    with open(path, "rb", buffering=0) as file:
+        for length in chance.integers(1, 20_000, 12):
+            at = int(chance.integers(size))
+            ranges.append((at, int(length), os.pread(file.fileno(), int(length), at)))
     whole = path.read_bytes()
-    checks.equal(f"{what}: length and pieces", pieces(path, whole, chance), True)
+    checks.equal(f"{what}: length", size, len(whole))
+    checks.equal(f"{what}: ranges", [(at, length) for at, length, data in ranges if data != whole[at : at + length]], [])
     with h5py.File(path) as file:
         names = set()
         file.visit(names.add)
@@ -514,6 +521,25 @@ def broken_values(checks, folder):
         checks.equal("errors tell of the text", [one["path"] for one in errors(point) if "var/text" in one["path"]] != [], True)
 
 
+def dates_in_uns(checks, folder):
+    """A frame of uns with an index of dates, and a column of them: HDF5 has neither."""
+    uri = f"{folder}/dates"
+    small = pa.schema([("soma_joinid", pa.int64()), ("n", pa.int32())])
+    dated = pa.schema([("soma_joinid", pa.int64()), ("when", pa.timestamp("us")), ("n", pa.int32()), ("then", pa.timestamp("s"))])
+    with tiledbsoma.Experiment.create(uri) as experiment:
+        rows = pa.table({"soma_joinid": [0, 1], "n": [5, 6]}, schema=small)
+        experiment.add_new_dataframe("obs", schema=small, domain=[(0, 1)]).write(rows)
+        measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
+        measurement.add_new_dataframe("var", schema=small, domain=[(0, 1)]).write(rows)
+        frame = measurement.add_new_collection("uns").add_new_dataframe("frame", schema=dated, domain=[(0, 2)])
+        frame.metadata["soma_dataframe_original_index_name"] = '"when"'
+        frame.write(pa.table({"soma_joinid": [0, 1, 2], "when": [7, 8, 9], "n": [1, 2, 3], "then": [4, 5, 6]}, schema=dated))
+    with mounted(uri) as point, tiledbsoma.Experiment.open(uri) as experiment:
+        compare_tree(checks, "dates in uns", point / "ms/RNA" / NAME, Model(experiment, "RNA"), np.random.default_rng(7), read=True)
+        frame = anndata.read_h5ad(point / "ms/RNA" / H5AD).uns["frame"]
+        checks.equal("dates in uns: what is left of the frame", (list(frame.columns), frame.index.tolist()), (["n"], [0, 1, 2]))
+
+
 def many_columns(checks, folder):
     """More columns than an attribute of HDF5 can list, without a row: writing takes long."""
     uri, names, most = f"{folder}/wide", [f"column {i}" for i in range(4_100)], 4_091
@@ -571,7 +597,7 @@ def main():
         life = live(checks, source, options.seed, options.count)
         stages = {
             another_layer: (source, life), copied: (life, folder), in_a_store: (life,), damage: (life, folder),
-            bands: (folder,), odd_members: (folder,), broken_values: (folder,), many_columns: (folder,), documented: (folder,), real: (),
+            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
             with tried(checks, stage.__name__):
