@@ -279,3 +279,41 @@ def table(folder, rows):
             }
 
     return cached(folder, f"table-{rows}", make)
+
+
+def records(folder, rows, kind, rich):
+    """A sparse table of numbers in one fragment, or in four that are appended or interleaved; `rich` ones have text,
+    labels, dates and nulls."""
+
+    def make(path):
+        zstd = F([tiledb.ZstdFilter()])
+        domain = tiledb.Domain(tiledb.Dim("id", domain=(0, 1 << 40), tile=1 << 20, dtype="int64", filters=zstd))
+        attrs = [
+            tiledb.Attr("price", dtype="float64", filters=zstd),
+            tiledb.Attr("amount", dtype="int32", nullable=rich, filters=zstd),
+            tiledb.Attr("side", dtype="uint8", enum_label="sides" if rich else None, filters=zstd),
+        ]
+        if rich:
+            attrs += [
+                tiledb.Attr("day", dtype="datetime64[D]", filters=zstd),
+                tiledb.Attr("text", dtype="ascii", var=True, filters=zstd),
+            ]
+        enums = [tiledb.Enumeration("sides", False, ["north", "east", "south", "west"])] if rich else None
+        schema = tiledb.ArraySchema(domain=domain, attrs=attrs, sparse=True, capacity=100_000, enums=enums)
+        tiledb.Array.create(str(path), schema)
+        random = np.random.default_rng(FILL)
+        fragments = 1 if kind == "one fragment" else 4
+        for i in range(fragments):
+            ids = np.arange(i, rows, fragments) if kind == "interleaved" else np.arange(rows // fragments) + i * (rows // fragments)
+            columns = {
+                "price": values("measurements", ids.size, FILL + i),
+                "amount": random.integers(0, 1000, ids.size).astype("int32"),
+                "side": random.integers(0, 4, ids.size).astype("uint8"),
+            }
+            if rich:
+                columns["day"] = (ids % 20_000).astype("datetime64[D]")
+                columns["text"] = np.char.add("text ", (ids % 977).astype("U3")).astype("S8")
+            with tiledb.open(str(path), "w", timestamp=i + 1) as array:
+                array[ids] = columns
+
+    return cached(folder, f"records-{kind.replace(' ', '-')}-{'rich' if rich else 'plain'}-{rows}", make)

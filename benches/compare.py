@@ -15,10 +15,11 @@ import columns
 import exports
 import growth
 import remote
+import tables
 import views
 from bench import CORES, MIB, Bench
 
-ROWS = columns.ROWS | views.ROWS | exports.ROWS | remote.ROWS
+ROWS = columns.ROWS | views.ROWS | exports.ROWS | tables.ROWS | remote.ROWS
 
 
 def machine():
