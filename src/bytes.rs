@@ -48,6 +48,20 @@ impl Bytes for Vec<u8> {
 }
 
 /// Shared bytes. They are not copied where an output can share them.
+/// So many zeros: a gap between two parts of a file.
+pub struct Zeros(pub u64);
+
+impl Bytes for Zeros {
+    fn len(&self) -> u64 {
+        self.0
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        out.write(|out| out.resize(out.len() + (range.end - range.start) as usize, 0));
+        Ok(())
+    }
+}
+
 impl Bytes for Arc<Vec<u8>> {
     fn len(&self) -> u64 {
         Vec::len(self) as u64

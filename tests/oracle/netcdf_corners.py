@@ -235,6 +235,26 @@ def check_laziness(lib, root, failures):
                     failures.append(f"{engine}: dask sees the chunks {file.a.data.chunks}")
 
 
+def check_opening(lib, root, failures):
+    """Opening a file of 256 MiB decodes nothing, although netCDF reads the first 4 MiB."""
+    side, tile = 1 << 14, 512
+    axes = [Dim(name, "INT32", 0, side - 1, tile) for name in "yx"]
+    uri = str(root / "opened")
+    lib.create(uri, Schema("dense", axes, [Attr("a", "UINT8", pipeline=ZSTD)]))
+    values = np.random.default_rng(4).integers(0, 255, (tile, tile)).astype("u1")
+    for first in (0, side - tile):
+        lib.write(uri, {"a": Column(values.reshape(-1))}, ranges=[np.array([first, first + tile - 1], "i4")] * 2)
+    for engine in ("netcdf4", "h5netcdf"):
+        with mounted(uri) as point, xarray.open_dataset(point / "data/array.nc", engine=engine) as file:
+            time.sleep(0.2)
+            opened = stats(point)["chunks_decoded"]
+            if opened:
+                failures.append(f"{engine}: opening a large file decoded {opened} chunks")
+            for part in (slice(0, tile), slice(side - tile, side)):
+                if not (file.a[part, part].values == values).all():
+                    failures.append(f"{engine}: {part} of a large file differs")
+
+
 def check_scale(lib, failures):
     """A dense array of 2^40 cells in four million chunks, of which two are written: boxes in h5py, with little memory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -292,8 +312,9 @@ def main():
             check_example(root, point, comparison.failures)
             check_changes(root, point, comparison.failures)
         check_laziness(lib, root, comparison.failures)
+        check_opening(lib, root, comparison.failures)
     check_scale(lib, comparison.failures)
-    comparison.pairs["others"] = 4
+    comparison.pairs["others"] = 5
     comparison.finish(start)
 
 

@@ -3,7 +3,8 @@
 //! In order: superblock, the root's object header, the object headers of dimensions without coordinates and
 //! of variables, a global heap, the indexes of chunked variables, the data of the variables in the order of
 //! the [`Grid`]. Headers and data begin at multiples of 8, the first data at a multiple of 64, chunks at
-//! multiples of a page, so that reading one does not touch its neighbours.
+//! multiples of a page, so that reading one does not touch its neighbours. In large files nothing that has to
+//! be decoded is among the bytes that netCDF-C reads when it opens a file.
 //!
 //! A variable is contiguous, or chunked if boxes of it would lie scattered: where the chunks of
 //! [`super::chunks`] cut an axis other than the first. Indexes are together before all data, so that what
@@ -16,9 +17,9 @@ mod tests;
 
 use super::chunks::{Chunk, Chunks, extents};
 use super::file_group::FileGroup;
-use super::grid::{self, Grid, Naming, Value, Variable};
+use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
 use super::hdf5::{self, MAX_RANK, Messages, UNDEFINED_ADDRESS};
-use crate::bytes::{Bytes, Keep, Output};
+use crate::bytes::{Bytes, Keep, Output, Zeros};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
@@ -46,6 +47,10 @@ const MAX_DATA: u64 = (1 << 63) - (1 << 32);
 
 /// Chunks begin at multiples of this: a page of the kernel.
 const CHUNK_ALIGNMENT: u64 = 4096;
+
+/// netCDF-C reads 4 MiB of any file to look at the first few, and the kernel reads ahead of that. Values that
+/// are stored begin behind both, if that leaves less than a 32nd of the file unused.
+const LOOKED_AT: u64 = 8 << 20;
 
 /// The most chunks that an open file keeps open.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
@@ -146,7 +151,7 @@ pub(super) fn file(
     let mut end = header.len();
     let mut parts: Vec<Box<dyn Bytes>> = vec![Box::new(engine.pin(object, header)?)];
     let mut put = |start: u64, part: Box<dyn Bytes>| {
-        parts.push(Box::new(vec![0; (start - end) as usize]));
+        parts.push(Box::new(Zeros(start - end)));
         end = start + part.len();
         parts.push(part);
     };
@@ -203,6 +208,8 @@ struct Storage {
     index: u64,
     /// None if the values are contiguous.
     chunked: Option<Chunked>,
+    /// Whether the values have to be decoded: coordinates along an axis follow from the schema.
+    decoded: bool,
 }
 
 /// The chunks of a variable.
@@ -225,12 +232,14 @@ impl Storage {
                 shape: chunks.shape,
                 index: 0,
                 chunked: None,
+                decoded: true,
             },
             Some(size) => Storage {
                 shape: chunks.shape.clone(),
                 bytes: chunks.count().checked_mul(size.into())?,
                 index: btree::len(chunks.count(), chunks.shape.len())?,
                 chunked: Some(Chunked { chunks, size }),
+                decoded: true,
             },
         })
     }
@@ -241,7 +250,11 @@ fn storages(sections: &[Section]) -> Result<Vec<Storage>> {
     let variables = sections.iter().flat_map(|section| &section.group.grid.variables);
     let storages = variables.map(|variable| {
         let size = variable.datatype.size() as u64;
-        Storage::of(variable.chunks.clone(), size).ok_or_else(too_long)
+        let storage = Storage::of(variable.chunks.clone(), size).ok_or_else(too_long)?;
+        Ok(Storage {
+            decoded: !matches!(variable.kind, VariableKind::Axis(_)),
+            ..storage
+        })
     });
     storages.collect()
 }
@@ -340,9 +353,17 @@ impl Places {
         let indexes = storages.iter().map(|storage| take(8, storage.index));
         let indexes = indexes.collect::<Result<_>>()?;
         take(64, 0)?;
-        let data = storages.iter().map(|storage| match storage.chunked {
-            None => take(8, storage.bytes),
-            Some(_) => take(CHUNK_ALIGNMENT, storage.bytes),
+        let bytes = storages.iter().map(|storage| storage.bytes);
+        let mut is_looked_at = bytes.fold(0, u64::saturating_add) >= 32 * LOOKED_AT;
+        let data = storages.iter().map(|storage| {
+            if is_looked_at && storage.decoded {
+                is_looked_at = false;
+                take(LOOKED_AT, 0)?;
+            }
+            match storage.chunked {
+                None => take(8, storage.bytes),
+                Some(_) => take(CHUNK_ALIGNMENT, storage.bytes),
+            }
         });
         let data = data.collect::<Result<_>>()?;
         let end = take(8, 0)?;

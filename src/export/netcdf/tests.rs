@@ -1,7 +1,6 @@
 use super::*;
 use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
-use crate::export::grid::VariableKind;
 use crate::export::tests::{arrays, dump};
 
 /// The file shown in the module's documentation.
@@ -38,6 +37,24 @@ fn the_file_is_the_one_that_is_shown() {
     let shown = include_str!("example.md").split("```text\n").nth(1).unwrap();
     let dump = dump(&example());
     assert!(shown == format!("{dump}```\n"), "\n{dump}");
+}
+
+#[test]
+fn what_has_to_be_decoded_begins_behind_what_is_looked_at() {
+    let storage = |bytes, decoded| Storage {
+        shape: vec![bytes],
+        bytes,
+        index: 0,
+        chunked: None,
+        decoded,
+    };
+    let starts = |values| {
+        let storages = [storage(1000, false), storage(values, true), storage(8, true)];
+        Places::new(&storages, 2000).unwrap().data
+    };
+    let large = 32 * LOOKED_AT - 1008;
+    assert_eq!(starts(large - 1), [2048, 3048, 3048 + large]);
+    assert_eq!(starts(large), [2048, LOOKED_AT, LOOKED_AT + large]);
 }
 
 #[test]
