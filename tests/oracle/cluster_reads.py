@@ -26,7 +26,7 @@ from stores import Moto
 ROWS, COLUMNS = 4096, 512
 CELLS = 400_000
 SOURCE = "s3://cluster/arrays"
-BOUNDS = {"dask": 4.3, "filter": 6.4, "group": 3.6, "footer": 2.0, "subarray": 3.1, "merged": 3.2}
+BOUNDS = {"dask": 4.3, "filter": 6.4, "group": 3.6, "footer": 0, "subarray": 3.1, "merged": 3.2}
 """The most that each job may fetch, as a multiple of what it needs."""
 
 

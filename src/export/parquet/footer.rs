@@ -242,10 +242,9 @@ struct Totals {
 impl Totals {
     fn of(plan: &Plan, number: u64) -> Totals {
         let rows = plan.rows_of(number);
-        let start = plan.start_of(number);
         Totals {
-            start,
-            bytes: plan.start_of(number + 1) - start,
+            start: plan.start_of(number),
+            bytes: plan.len_of(number),
             rows: rows.end - rows.start,
         }
     }

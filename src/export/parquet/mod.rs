@@ -8,7 +8,9 @@
 //! 1, after a dictionary page if the field is enumerated and its labels are text. Nothing is compressed. All
 //! positions follow from the number of cells ([`plan`]), and for var-sized cells from their offsets: a page
 //! is padded with zeros to its size without nulls, and the [footer](footer) to its size with the longest
-//! [statistics](statistics). Readers take as many values as the levels say.
+//! [statistics](statistics). Readers take as many values as the levels say. In large files there are gaps: column
+//! chunks begin at multiples of 4 KiB, and the footer lies so far behind the last of them that programs, who look
+//! at the last 64 KiB first, meet no values.
 //!
 #![doc = include_str!("example.md")]
 
@@ -25,7 +27,7 @@ mod statistics;
 mod tests;
 mod thrift;
 
-use crate::bytes::{Bytes, Keep, Output};
+use crate::bytes::{Bytes, Keep, Output, Zeros};
 use crate::error::{Error, Result};
 use crate::export::grid::Attributes;
 use crate::export::metadata::Metadata;
@@ -101,14 +103,18 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
         plan,
         objects,
     });
+    let mut start = MAGIC.to_vec();
+    start.resize(file.plan.start_of(0) as usize, 0);
+    let gap = Zeros(file.plan.gap());
     let mut end = Vec::with_capacity(8);
     end.extend_from_slice(&(file.plan.footer as u32).to_le_bytes());
     end.extend_from_slice(MAGIC);
     FileLayout::new(
         view.state(),
         vec![
-            Box::new(MAGIC.to_vec()),
+            Box::new(start),
             Box::new(Groups(file.clone())),
+            Box::new(gap),
             Box::new(Footer(file)),
             Box::new(end),
         ],
@@ -211,13 +217,12 @@ struct Footer(Arc<File>);
 
 impl Bytes for Groups {
     fn len(&self) -> u64 {
-        self.0.plan.end() - MAGIC.len() as u64
+        self.0.plan.end() - self.0.plan.start_of(0)
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
-        let magic = MAGIC.len() as u64;
-        let range = range.start + magic..range.end + magic;
-        self.0.read_groups(range, out)
+        let start = self.0.plan.start_of(0);
+        self.0.read_groups(range.start + start..range.end + start, out)
     }
 }
 
@@ -228,14 +233,15 @@ impl File {
         while number < self.plan.groups() && self.plan.start_of(number) < range.end {
             for chunk in &self.plan.checked_chunks(&self.leaves, number)? {
                 let end = chunk.start + chunk.len();
-                if end <= range.start {
-                    continue;
-                }
-                if chunk.start >= range.end {
-                    break;
-                }
+                let next = self.plan.aligned(end);
                 let wanted = range.start.max(chunk.start)..range.end.min(end);
-                self.read_chunk(number, chunk, wanted, out)?;
+                if !wanted.is_empty() {
+                    self.read_chunk(number, chunk, wanted, out)?;
+                }
+                let gap = range.start.max(end)..range.end.min(next);
+                if !gap.is_empty() {
+                    Zeros(next - end).read(gap.start - end..gap.end - end, out)?;
+                }
             }
             number += 1;
         }

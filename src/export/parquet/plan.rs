@@ -30,6 +30,16 @@ pub(super) const MAX_GROUPS: u64 = i16::MAX as u64;
 /// The most bytes and the most entries of a page of more than one row.
 const MAX_PAGE: u64 = if cfg!(test) { 1 << 14 } else { 1 << 30 };
 
+/// Column chunks begin at multiples of a page of the kernel: reading one of them whole, as programs do, then
+/// decodes nothing of its neighbours.
+pub(super) const ALIGNMENT: u64 = 4096;
+
+/// What programs read at the end of a file, whose footer's length they do not know.
+const LOOKED_AT: u64 = 64 << 10;
+
+/// Gaps take at most this share of a file. Smaller files have none.
+const MAX_GAPS: u64 = 32;
+
 /// The magic bytes at both ends of the file.
 pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 
@@ -62,8 +72,12 @@ pub(super) struct Plan {
     var: Vec<Option<Vec<Amount>>>,
     /// Bytes of the dictionary page of each leaf with its header.
     dictionaries: Vec<Option<u64>>,
+    /// What column chunks begin at multiples of: [`ALIGNMENT`], or 1 in a small file.
+    alignment: u64,
     /// The start of each row group, and the end of the last.
     starts: Vec<u64>,
+    /// Bytes of the column chunks of each row group.
+    lens: Vec<u64>,
     /// The file's metadata.
     pub pairs: Vec<Pair>,
     /// Bytes of the footer: see [`measure`](super::footer::measure).
@@ -122,7 +136,7 @@ pub(super) fn least_rows_of_group(view: &View) -> u64 {
 }
 
 /// The most rows of a row group of a view of `rows` rows, without reading data: a 16th of the table within
-/// bounds, in pages that are not too long.
+/// bounds, in pages that are not too long. One that has to be a whole tile may have more.
 pub(super) fn most_rows_of_group(view: &View, rows: u64) -> Result<u64> {
     let group = rows.div_ceil(SHARES).clamp(MIN_GROUP_ROWS, MAX_GROUP_ROWS);
     Ok(halved(&leaves(view, view.is_covered()?), group))
@@ -201,8 +215,14 @@ impl Plan {
     /// numbers do not fit the format.
     pub(super) fn make(table: &Table, leaves: &[Leaf]) -> Result<Plan> {
         let rows = table.rows()?;
-        let mut group = halved(leaves, most_rows_of_group(table.view(), rows)?);
         let runs = table.view().tile_runs()?;
+        let mut group = halved(leaves, most_rows_of_group(table.view(), rows)?);
+        // The lengths of var-sized cells are metadata in whole tiles only.
+        let is_var = leaves.iter().any(|leaf| Amount::of(leaf, 1).is_none());
+        let tile = runs.iter().map(|run| run.tile).max();
+        if let Some(tile) = tile.filter(|tile| is_var && *tile <= halved(leaves, MAX_GROUP_ROWS)) {
+            group = group.max(tile);
+        }
         let mut dictionaries = Vec::new();
         for (leaf, column) in leaves.iter().zip(table.columns()) {
             let count = column.labels.as_ref().map_or(0, |labels| labels.count());
@@ -242,7 +262,7 @@ impl Plan {
             }
             group /= 2;
         }
-        plan.set_starts(leaves);
+        plan.place(leaves);
         if i64::try_from(plan.end()).is_err() {
             return Err(Error::limit("the file would have 2^63 bytes or more"));
         }
@@ -264,7 +284,7 @@ impl Plan {
         let groups = (0..plan.groups()).map(|number| plan.rows_of(number));
         let amounts: Vec<Amount> = groups.map(|rows| amount(rows.end - rows.start)).collect();
         plan.var = vec![Some(amounts); leaves.len()];
-        plan.set_starts(leaves);
+        plan.place(leaves);
         plan
     }
 
@@ -282,9 +302,20 @@ impl Plan {
         self.bounds = bounds;
     }
 
+    /// Computes all positions, with gaps if the file is so large that they take little of it.
+    fn place(&mut self, leaves: &[Leaf]) {
+        self.set_starts(leaves, 1);
+        let chunks = self.groups() * leaves.len() as u64;
+        let gaps = (chunks + 1) * ALIGNMENT + LOOKED_AT;
+        if gaps <= self.end() / MAX_GAPS {
+            self.set_starts(leaves, ALIGNMENT);
+        }
+    }
+
     /// Computes all positions in one pass over the leaves for each number of rows, and over row groups only
     /// for leaves that depend on the data: there may be a thousand of each.
-    fn set_starts(&mut self, leaves: &[Leaf]) {
+    fn set_starts(&mut self, leaves: &[Leaf], alignment: u64) {
+        self.alignment = alignment;
         let fixed = leaves.iter().map(|leaf| {
             let kinds = self.kinds.iter().map(|(number, _)| {
                 let rows = self.rows_of(*number);
@@ -296,29 +327,51 @@ impl Plan {
                 .filter(|_| Amount::of(leaf, 1).is_some())
         });
         self.fixed = fixed.collect();
-        let dictionaries = self.dictionaries.iter().flatten();
-        let dictionaries = dictionaries.fold(0u64, |len, dictionary| len.saturating_add(*dictionary));
         let (fixed, var): (Vec<_>, Vec<_>) = leaves
             .iter()
             .enumerate()
             .partition(|(i, _)| self.fixed[*i].is_some());
-        let pages = |leaves: &[(usize, &Leaf)], number| {
-            let pages = leaves.iter().map(|(i, leaf)| self.page(*i, leaf, number).1);
-            pages.fold(0u64, u64::saturating_add)
+        // Bytes of column chunks, without gaps and with them. A file of 2^63 bytes is refused, so these sums
+        // may stop at 2^64.
+        let chunks = |leaves: &[(usize, &Leaf)], number| {
+            leaves.iter().fold((0u64, 0u64), |(len, placed), (i, leaf)| {
+                let page = self.page(*i, leaf, number).1;
+                let chunk = page.saturating_add(self.dictionary(*i).unwrap_or(0));
+                (
+                    len.saturating_add(chunk),
+                    placed.saturating_add(self.aligned(chunk)),
+                )
+            })
         };
-        let kinds = self.kinds.iter();
-        let kinds: Vec<u64> = kinds
-            .map(|(number, _)| pages(&fixed, *number).saturating_add(dictionaries))
+        let kinds: Vec<_> = self
+            .kinds
+            .iter()
+            .map(|(number, _)| chunks(&fixed, *number))
             .collect();
-        let mut end = MAGIC.len() as u64;
-        let mut starts = vec![end];
+        let mut end = self.aligned(MAGIC.len() as u64);
+        let (mut starts, mut lens) = (vec![end], Vec::new());
         for number in 0..self.groups() {
             let fixed = kinds[self.kind[number as usize] as usize];
-            // A file of 2^63 bytes is refused, so these sums may stop at 2^64.
-            end = end.saturating_add(fixed).saturating_add(pages(&var, number));
+            let var = chunks(&var, number);
+            lens.push(fixed.0.saturating_add(var.0));
+            end = end.saturating_add(fixed.1).saturating_add(var.1);
             starts.push(end);
         }
-        self.starts = starts;
+        (self.starts, self.lens) = (starts, lens);
+    }
+
+    /// The first position at or after `end` where a column chunk may begin.
+    pub(super) fn aligned(&self, end: u64) -> u64 {
+        end.checked_next_multiple_of(self.alignment).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes between the last row group and the footer: so many that a look at the end of the file, and the
+    /// kernel's page before it, meet no values.
+    pub(super) fn gap(&self) -> u64 {
+        match self.alignment {
+            1 => 0,
+            _ => (LOOKED_AT + ALIGNMENT).saturating_sub(self.footer + 8),
+        }
     }
 
     /// The amount of a leaf in a row group, and the bytes of its data page.
@@ -354,7 +407,7 @@ impl Plan {
         if position >= self.end() {
             return 0;
         }
-        let number = self.group_at(position);
+        let number = self.group_at(position.max(self.starts[0]));
         let here = self.chunks(leaves, number).map(|chunk| {
             let dictionary = chunk.dictionary.is_some() && chunk.start >= position;
             u64::from(dictionary) + u64::from(chunk.data() >= position)
@@ -446,6 +499,11 @@ impl Plan {
         self.starts[number as usize]
     }
 
+    /// Bytes of the column chunks of a row group, without the gaps between them.
+    pub(super) fn len_of(&self, number: u64) -> u64 {
+        self.lens[number as usize]
+    }
+
     /// The end of the last row group.
     pub(super) fn end(&self) -> u64 {
         self.starts[self.starts.len() - 1]
@@ -457,10 +515,10 @@ impl Plan {
         after as u64 - 1
     }
 
-    /// The column chunks of a row group, which end where the next row group begins.
+    /// The column chunks of a row group, which end, but for a gap, where the next row group begins.
     pub(super) fn checked_chunks(&self, leaves: &[Leaf], number: u64) -> Result<Vec<Chunk>> {
         let chunks: Vec<Chunk> = self.chunks(leaves, number).collect();
-        let end = chunks.last().map(|chunk| chunk.start + chunk.len());
+        let end = chunks.last().map(|chunk| self.aligned(chunk.start + chunk.len()));
         let next = self.start_of(number + 1);
         match end == Some(next) {
             true => Ok(chunks),
@@ -482,7 +540,7 @@ impl Plan {
                 page,
                 amount,
             };
-            start += chunk.len();
+            start = self.aligned(start + chunk.len());
             chunk
         })
     }
@@ -493,7 +551,7 @@ impl Entry for Plan {
         let var: u64 = self.var.iter().flatten().map(Entry::memory).sum();
         let pairs = self.pairs.iter().map(|(_, value)| value.len() as u64);
         let fixed: u64 = self.fixed.iter().flatten().map(Entry::memory).sum();
-        let groups = self.starts.memory() + self.bounds.memory() + self.kind.memory();
+        let groups = self.starts.memory() + self.lens.memory() + self.bounds.memory() + self.kind.memory();
         var + groups + fixed + self.kinds.memory() + pairs.sum::<u64>()
     }
 }

@@ -456,6 +456,36 @@ fn cells_of_a_fragment_without_the_file_are_counted_as_the_fill_value() {
 }
 
 #[test]
+fn column_chunks_of_large_files_begin_at_pages() {
+    let leaves = [leaf_of(Datatype::Int64), leaf_of(Datatype::Uint8)];
+    let mut gaps = 0;
+    for rows in [1000, 1 << 18, 1 << 20, 1 << 22] {
+        let mut plan = Plan::of(&leaves, rows, 1 << 17, |_| page::Amount::default());
+        plan.footer = 5000;
+        let chunks: Vec<_> = (0..plan.groups())
+            .flat_map(|group| plan.checked_chunks(&leaves, group).unwrap())
+            .collect();
+        let bytes: u64 = chunks.iter().map(plan::Chunk::len).sum();
+        assert_eq!(
+            (0..plan.groups()).map(|group| plan.len_of(group)).sum::<u64>(),
+            bytes
+        );
+        if plan.gap() == 0 {
+            assert_eq!(plan.end(), 4 + bytes);
+            continue;
+        }
+        gaps += 1;
+        assert!(chunks.iter().all(|chunk| chunk.start.is_multiple_of(4096)));
+        assert!(chunks.is_sorted_by(|a, b| a.start + a.len() <= b.start));
+        // The last 64 KiB, and the page in which they begin, are behind all values.
+        let len = plan.end() + plan.gap() + plan.footer + 8;
+        assert!((len - (64 << 10)) / 4096 * 4096 >= plan.end());
+        assert!((len - bytes - plan.footer) * 32 <= len);
+    }
+    assert_eq!(gaps, 3);
+}
+
+#[test]
 fn row_groups_are_halved_until_no_page_is_too_long() {
     // The length of fixed-size cells is known before row groups are; the length of others is measured.
     for (cell_val_num, at_first) in [(512, 20), (u32::MAX, 40)] {
