@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::export;
 use crate::export::anndata::AnnData;
-use crate::export::dataset::{Dataset, Source};
+use crate::export::dataset::Dataset;
 use crate::runtime::lock;
 use crate::storage::EntryType;
 use lru::LruCache;
@@ -36,8 +36,6 @@ pub struct Context {
     pinned: Mutex<LruCache<PathBuf, Arc<Array>>>,
     /// The state in which the source, an array, is shown; None: as of now, or of the engine's time.
     pin: Option<Pin>,
-    /// What the groups that were listed last are made of: their arrays stay in use while somebody walks through.
-    pub listed: Mutex<LruCache<PathBuf, Source>>,
     /// The data sets of groups that were used last, and when each was known to be current.
     pub datasets: UsedLast<PathBuf, Dataset>,
     /// The same of measurements, by the paths of the experiment and of the measurement.
@@ -146,7 +144,6 @@ impl Context {
             pinned: Mutex::new(LruCache::new(MAX_PINNED)),
             pin,
             datasets: Mutex::new(LruCache::new(MAX_DATASETS)),
-            listed: Mutex::new(LruCache::new(MAX_DATASETS)),
             anndata: Mutex::new(LruCache::new(MAX_DATASETS)),
             views: Arc::default(),
             show_at,

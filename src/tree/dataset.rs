@@ -27,7 +27,7 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The names of a group's exports.
@@ -80,8 +80,8 @@ impl ShownGroup {
         }
     }
 
-    /// The exports that listings show.
-    pub fn listed(&self, members: &Members) -> Vec<(&'static str, NodeType)> {
+    /// The exports that listings show. What the data set is made of is put into `in_use`.
+    pub fn listed(&self, members: &Members, in_use: &Mutex<Option<Source>>) -> Vec<(&'static str, NodeType)> {
         let hidden = self.context.exports.hide || self.context.engine.storage.is_remote();
         let registered = members.places.iter().filter(|place| place.registered).count();
         if hidden || registered > MAX_LISTED_ARRAYS {
@@ -89,8 +89,7 @@ impl ShownGroup {
         }
         let kind = self.source(MAX_LISTED_ARRAYS).and_then(|source| {
             let kind = listed(&source);
-            let path = self.group.path().to_path_buf();
-            let before = lock(&self.context.listed).push(path, source);
+            let before = lock(in_use).replace(source);
             drop(before);
             kind
         });

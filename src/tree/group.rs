@@ -12,12 +12,13 @@ use crate::catalog::group::{Group, Members, OpenGroup, group_metadata, unregiste
 use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::describe::{self, render};
 use crate::error::{ErrorKind, Result};
+use crate::export::dataset::Source;
 use crate::format::enums::ObjectType;
 use crate::names;
 use crate::runtime::hash;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The node of `group`.
 pub fn group(context: Arc<Context>, group: Arc<OpenGroup>, above: Ancestors, mtime: u64) -> Node {
@@ -26,6 +27,7 @@ pub fn group(context: Arc<Context>, group: Arc<OpenGroup>, above: Ancestors, mti
         group,
         above,
         mtime,
+        listed: Mutex::default(),
     };
     NamedDirectory::node(mtime, Freshness::Listing, directory)
 }
@@ -35,6 +37,8 @@ struct GroupDirectory {
     group: Arc<OpenGroup>,
     above: Ancestors,
     mtime: u64,
+    /// What was listed last: its arrays stay in use while somebody walks through the group.
+    listed: Mutex<Option<Source>>,
 }
 
 /// The entries of a group's directory besides its members.
@@ -90,7 +94,7 @@ impl Names for GroupDirectory {
     }
 
     fn listed_others(&self, members: &Members) -> Vec<(&'static str, NodeType)> {
-        let mut listed = self.shown().listed(members);
+        let mut listed = self.shown().listed(members, &self.listed);
         listed.extend(self.measurement().listed());
         listed
     }
