@@ -181,6 +181,7 @@ run "SOMA as AnnData" "$TARGET/venv-soma/bin/python" tests/oracle/soma.py
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
 run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 100
 run "oracle: long cells" "$PYTHON" tests/oracle/long_cells.py --seed 2032 --count 16
+run "oracle: many cells" "$PYTHON" tests/oracle/many_cells.py --seed 2033 --count 4
 run "array.nc: corners" "$PYTHON" tests/oracle/netcdf_corners.py
 run "array.zarr and raster: own arrays" "$PYTHON" tests/oracle/exports_grids.py
 run "arrays of many attributes" "$PYTHON" tests/oracle/many_fields.py

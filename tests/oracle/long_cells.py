@@ -437,10 +437,10 @@ def compare(seed, index, cache, uri, shown, views, cat, share):
 
 
 class Hunt:
-    """Writes and compares batch after batch."""
+    """Writes arrays with `write` and compares them with `compare`, batch after batch."""
 
-    def __init__(self, args):
-        self.args = args
+    def __init__(self, args, write, compare):
+        self.args, self.write, self.compare = args, write, compare
         self.total = dict.fromkeys(("arrays", "refused", "crashed", "files", "reads", "passed", "failed"), 0)
 
     def batch(self, first, count):
@@ -448,7 +448,7 @@ class Hunt:
         with tempfile.TemporaryDirectory(prefix="tiledbfs-long-", dir=self.args.scratch) as top, contextlib.ExitStack() as stack:
             lives = {}
             for index in range(first, first + count):
-                kind, what = apart(write, f"{top}/{index}", self.args.seed, index)
+                kind, what = apart(self.write, f"{top}/{index}", self.args.seed, index)
                 if kind == "ok":
                     lives[index] = what
                     if self.args.only is not None:
@@ -461,7 +461,7 @@ class Hunt:
                 point = stack.enter_context(mounted(top, "--cache-size", cache))
                 for index in lives:
                     cat = [binary(), "cat", "--cache-size", cache, f"{top}/{index}"]
-                    outcome = apart(compare, self.args.seed, index, number, f"{top}/{index}", str(point / str(index)), self.args.views, cat, self.args.exports)
+                    outcome = apart(self.compare, self.args.seed, index, number, f"{top}/{index}", str(point / str(index)), self.args.views, cat, self.args.exports)
                     self.tell(f"{top}/{index}", index, cache, lives[index], outcome)
 
             done = subprocess.run([binary(), "check", "--quiet", top], capture_output=True, text=True, timeout=600)
@@ -485,10 +485,10 @@ class Hunt:
             Path(to + ".log").write_text("\n".join(life) + "\n\n" + "\n".join(failures) + "\n")
 
 
-def main():
-    """Runs the hunt."""
+def main(description=__doc__, write=write, compare=compare):
+    """Runs the hunt for wrong bytes in the arrays that `write` writes."""
     warnings.filterwarnings("ignore")
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
@@ -499,7 +499,7 @@ def main():
     parser.add_argument("--keep")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leaves no mount behind
-    start, hunt = time.time(), Hunt(args)
+    start, hunt = time.time(), Hunt(args, write, compare)
     if args.only is not None:
         hunt.batch(args.only, 1)
     else:
