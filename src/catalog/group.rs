@@ -3,6 +3,7 @@
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/group_file_hierarchy.md>
 
 use super::commits::read_text;
+use super::forget_before;
 use super::listing::{MetadataFiles, list_or_empty, whole_name};
 use super::revalidated::Revalidated;
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
@@ -176,6 +177,15 @@ impl OpenGroup {
         let storage = &*self.engine.storage;
         let mut removed = details.removed.iter();
         removed.any(|member| member_path(storage, &self.path, member).as_deref() == Some(at))
+    }
+
+    /// Makes the next call look at the directories, however recent the last look is, and of an object store at
+    /// listings that were not begun before `time`, in milliseconds since the Unix epoch.
+    pub fn look_again(&self, time: u64) {
+        let own = [GROUP_DIRECTORY, "__meta"].map(|directory| self.path.join(directory));
+        forget_before(&self.engine, &own, time);
+        forget_before(&self.engine, std::slice::from_ref(&self.path), time);
+        self.members.look_again();
     }
 
     /// The members; at most a tenth of a second old.

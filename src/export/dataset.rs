@@ -20,14 +20,13 @@ pub mod image;
 use super::chunks::{Chunks, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Ground, Naming, VariableKind};
+use super::joined::{self, Joined, Source as _, SourceArray};
 use super::metadata::gdal::Axes;
 use super::metadata::{GroupMetadata, Metadata};
 use super::raster::{self, Placed};
 use super::{netcdf, zarr};
 use crate::bytes::Keep;
-use crate::catalog::Array;
-use crate::catalog::group::OpenGroup;
-use crate::catalog::time::When;
+use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::error::{ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind as Type};
 use crate::format::enums::ArrayType;
@@ -40,6 +39,7 @@ use crate::runtime::cache::CacheKey;
 use crate::runtime::{get_or_make, hash};
 use image::{Image, Stored, Told};
 use std::collections::{BTreeMap, HashSet};
+use std::iter;
 use std::sync::{Arc, OnceLock};
 
 /// The dimension of scalar variables.
@@ -64,81 +64,41 @@ const MAX_LISTED_CHUNKS: u64 = 1 << 12;
 pub struct Source {
     /// The group.
     pub group: Arc<OpenGroup>,
-    /// The arrays, in the order of members.
-    pub arrays: Vec<SourceArray>,
+    /// The arrays and their names as members, in their order.
+    pub arrays: Vec<(Vec<u8>, SourceArray)>,
     /// The groups in its directory, members or not.
     pub groups: Vec<(Vec<u8>, Source)>,
     /// What is left out already, and why.
     pub left_out: Vec<(String, String)>,
 }
 
-/// An array of a group.
-pub struct SourceArray {
-    /// Its name as a member.
-    pub name: Vec<u8>,
-    /// The array.
-    pub array: Arc<Array>,
-    /// What it has; None if it is encrypted and the key is missing. Found once, so that all that is derived
-    /// from a source is of the same state.
-    selection: OnceLock<Option<Selection>>,
-}
-
-impl SourceArray {
-    /// The member `name`.
-    pub fn new(name: Vec<u8>, array: Arc<Array>) -> SourceArray {
-        SourceArray {
-            name,
-            array,
-            selection: OnceLock::new(),
-        }
-    }
-
-    fn selection(&self) -> Result<&Option<Selection>> {
-        get_or_make(&self.selection, || select(&self.array))
-    }
-}
-
-impl Source {
-    /// All arrays, of the groups in it too.
-    fn arrays(&self) -> Box<dyn Iterator<Item = &SourceArray> + '_> {
-        let own = self.arrays.iter();
-        Box::new(own.chain(self.groups.iter().flat_map(|(_, group)| group.arrays())))
-    }
-
-    /// A hash of the state that a data set of it shows.
-    pub fn state(&self) -> Result<u64> {
-        let state = |array: &SourceArray| Ok(array.selection()?.as_ref().map(Selection::state));
-        self.state_by(&state)
-    }
-
-    /// Whether there was a time at which all arrays had the state that [`Source::state`] tells: whether they
-    /// have it still, after each was found in it. Lists their directories.
-    pub fn is_of_one_time(&self) -> Result<bool> {
-        let state = self.state()?;
-        let state_now = |array: &SourceArray| {
-            array.array.look_again();
-            Ok(select(&array.array)?.map(|selection| selection.state()))
-        };
-        Ok(self.state_by(&state_now)? == state)
-    }
-
-    /// A hash of its groups, and of what `state` tells of its arrays.
-    fn state_by(&self, state: &dyn Fn(&SourceArray) -> Result<Option<u64>>) -> Result<u64> {
+impl joined::Source for Source {
+    fn state(&self) -> Result<u64> {
         let arrays = self.arrays.iter();
-        let arrays = arrays.map(|array| Ok((&array.name, state(array)?)));
+        let arrays = arrays.map(|(name, array)| Ok((name, select(array)?.map(Selection::state))));
         let arrays: Vec<_> = arrays.collect::<Result<_>>()?;
         let groups = self.groups.iter();
-        let groups = groups.map(|(name, group)| Ok((name, group.state_by(state)?)));
-        let groups: Vec<_> = groups.collect::<Result<_>>()?;
-        let (engine, path) = (self.group.engine(), self.group.path());
-        let metadata = crate::catalog::group::group_metadata(engine, path)?;
+        let groups: Vec<_> = groups
+            .map(|(name, group)| Ok((name, group.state()?)))
+            .collect::<Result<_>>()?;
+        let metadata = group_metadata(self.group.engine(), self.group.path())?;
         Ok(hash(&(arrays, groups, metadata, &self.left_out)))
+    }
+
+    fn arrays(&self) -> Vec<&SourceArray> {
+        let inner = self.groups.iter().flat_map(|(_, group)| group.arrays());
+        self.arrays.iter().map(|(_, array)| array).chain(inner).collect()
+    }
+
+    fn groups(&self) -> Vec<&Arc<OpenGroup>> {
+        let inner = self.groups.iter().flat_map(|(_, group)| group.groups());
+        iter::once(&self.group).chain(inner).collect()
     }
 }
 
-/// What an array has now; None if it is encrypted and the key is missing.
-fn select(array: &Arc<Array>) -> Result<Option<Selection>> {
-    match Selection::new(array.clone(), When::Now, None) {
+/// What an array has; None if it is encrypted and the key is missing.
+fn select(array: &SourceArray) -> Result<Option<&Selection>> {
+    match array.selection() {
         Ok(selection) => Ok(Some(selection)),
         Err(error) if matches!(error.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey) => Ok(None),
         Err(error) => Err(error),
@@ -254,21 +214,15 @@ pub struct Dataset {
     zarr: OnceLock<Arc<FileGroup>>,
 }
 
-impl Dataset {
-    /// The data set that `source` is in `state`, which is [`Source::state`]. Reads only metadata.
-    pub fn new(source: Source, state: u64) -> Result<Dataset> {
+impl Joined for Dataset {
+    type Source = Source;
+
+    fn new(source: Source, state: u64) -> Result<Dataset> {
         let (kind, root) = Group::new(&source, Lengths::Exact)?;
-        let mut mtime = 0;
-        for array in source.arrays() {
-            if let Some(selection) = array.selection()? {
-                let snapshot = selection.snapshot();
-                mtime = mtime.max(snapshot.mtime()).max(snapshot.listing.changed);
-            }
-        }
         Ok(Dataset {
             absent: absent(&root),
             identity: hash(&(state, root.metadata_state())),
-            mtime,
+            mtime: source.mtime(),
             kind,
             root,
             source,
@@ -277,22 +231,16 @@ impl Dataset {
         })
     }
 
-    /// Whether names were exchanged below one of its arrays or groups.
-    pub fn is_stale(&self) -> bool {
-        let mut arrays = self.source.arrays();
-        self.source.group.engine().is_stale() || arrays.any(|array| array.array.engine.is_stale())
-    }
-
-    /// What it is made of.
-    pub fn source(&self) -> &Source {
+    fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Tells its states apart.
-    pub fn state(&self) -> u64 {
+    fn state(&self) -> u64 {
         self.state
     }
+}
 
+impl Dataset {
     /// The newest of the times of commits and changes of its arrays, in milliseconds since the Unix epoch.
     pub fn mtime(&self) -> u64 {
         self.mtime
@@ -373,10 +321,10 @@ impl Group {
             return Ok((kind, group));
         }
         let mut found: Vec<(Found, Vec<u64>)> = Vec::new();
-        for array in &source.arrays {
-            match Found::new(array, kind, lengths)? {
+        for (name, array) in &source.arrays {
+            match Found::new(name, array, kind, lengths)? {
                 Ok(member) => found.push(member),
-                Err(reason) => group.left_out.push((shown(&array.name), reason)),
+                Err(reason) => group.left_out.push((shown(name), reason)),
             }
         }
         group.join(found);
@@ -508,8 +456,8 @@ impl Group {
     fn add_levels(&mut self, source: &Source) -> Result<()> {
         let told = Told::read(&self.metadata, &mut self.left_out);
         let mut found: BTreeMap<u64, Values> = BTreeMap::new();
-        for array in &source.arrays {
-            let level = match Found::new(array, Kind::Image, Lengths::Bounds)? {
+        for (name, array) in &source.arrays {
+            let level = match Found::new(name, array, Kind::Image, Lengths::Bounds)? {
                 Ok((member, ends)) => member.level(&told, &ends)?,
                 Err(reason) => Err(reason),
             };
@@ -521,7 +469,7 @@ impl Group {
                 Ok((level, _)) => format!("a member before it is level {level}"),
                 Err(reason) => reason,
             };
-            self.left_out.push((shown(&array.name), reason));
+            self.left_out.push((shown(name), reason));
         }
         for (name, _) in &source.groups {
             let reason = "an image has no groups".to_owned();
@@ -761,11 +709,16 @@ struct Found {
 
 impl Found {
     /// The array of a member, and how far it has cells along each dimension; or why it has no variables.
-    fn new(array: &SourceArray, kind: Kind, lengths: Lengths) -> Result<Result<(Found, Vec<u64>), String>> {
-        if kind == Kind::Raster && array.name != FULL_RESOLUTION {
+    fn new(
+        name: &[u8],
+        array: &SourceArray,
+        kind: Kind,
+        lengths: Lengths,
+    ) -> Result<Result<(Found, Vec<u64>), String>> {
+        if kind == Kind::Raster && name != FULL_RESOLUTION {
             return Ok(Err("it is an overview".to_owned()));
         }
-        let Some(selection) = array.selection()?.clone() else {
+        let Some(selection) = select(array)?.cloned() else {
             return Ok(Err("it is encrypted, and its key is missing".to_owned()));
         };
         let view = View::of(selection.clone());
@@ -812,7 +765,7 @@ impl Found {
         };
         let found = Found {
             is_scalar: dimensions == [SCALARS] && domain == [1],
-            name: array.name.clone(),
+            name: name.to_vec(),
             extents: extents(&schema)?,
             selection,
             dimensions,

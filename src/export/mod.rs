@@ -11,6 +11,7 @@ pub mod dataset;
 mod file_group;
 pub mod grid;
 mod hdf5;
+pub mod joined;
 pub mod metadata;
 pub mod netcdf;
 pub mod npy;

@@ -21,18 +21,15 @@ use crate::describe::group::anndata_json;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::anndata::node::{Array, Group, Node as ZarrNode};
 use crate::export::anndata::{
-    AnnData, Format, Found, HDF5, NAME, Source, SourceGroup, is_measurement, named,
+    AnnData, Format, Found, FoundGroup, HDF5, NAME, Source, SourceGroup, is_measurement, named,
 };
+use crate::export::joined::{Joined, Source as _, SourceArray};
 use crate::layout::FileLayout;
-use crate::runtime::{hash, lock};
+use crate::runtime::hash;
 use std::ffi::{OsStr, OsString};
 use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long an AnnData is taken to be of the current state: as long as listings are.
-const LASTING: Duration = Duration::from_millis(100);
 
 /// The most groups of a measurement.
 const MAX_GROUPS: usize = 256;
@@ -141,26 +138,7 @@ impl ShownMeasurement {
         let experiment = self.experiment.as_ref();
         let experiment = experiment.ok_or_else(|| Error::not_found(ELSEWHERE))?;
         let key = (experiment.path().to_path_buf(), self.group.path().to_path_buf());
-        let known = lock(&self.context.anndata).get(&key).cloned();
-        let known = known.filter(|(_, anndata)| !anndata.is_stale());
-        if let Some((when, anndata)) = &known
-            && when.elapsed() < LASTING
-        {
-            return Ok(anndata.clone());
-        }
-        let now = Instant::now();
-        let made = || {
-            let source = self.source(experiment)?;
-            let state = source.state()?;
-            match known {
-                Some((_, anndata)) if anndata.state() == state => Ok(anndata),
-                _ => AnnData::new(source, state).map(Arc::new),
-            }
-        };
-        let anndata = self.placed(made())?;
-        let before = lock(&self.context.anndata).push(key, (now, anndata.clone()));
-        drop(before);
-        Ok(anndata)
+        self.placed(self.context.anndata.current(key, || self.source(experiment)))
     }
 
     /// What it is made of. Reads names.
@@ -180,7 +158,7 @@ impl ShownMeasurement {
             }),
         };
         Ok(Source {
-            experiment: experiment.clone(),
+            experiment: FoundGroup::new(experiment)?,
             obs,
             measurement: walk.group(&self.group)?,
         })
@@ -217,9 +195,9 @@ impl ShownMeasurement {
                 all.push(Origin::Group(group.clone(), directory));
             }
         }
-        all.extend(anndata.source().arrays().into_iter().map(|array| {
+        all.extend(anndata.source().arrays().into_iter().map(|found| {
             Origin::DescribedCells(Moment {
-                array: array.clone(),
+                array: found.array.clone(),
                 when: When::Now,
             })
         }));
@@ -273,7 +251,7 @@ impl Walk<'_> {
         }
         self.above.pop();
         Ok(SourceGroup {
-            group: group.clone(),
+            group: FoundGroup::new(group)?,
             members,
         })
     }
@@ -288,7 +266,7 @@ impl Walk<'_> {
         let found = match kind {
             Ok(None) => return None,
             Ok(Some(ObjectKind::Array)) => match self.context.is_later(&place.at) {
-                Ok(false) => Ok(Found::Array(self.context.array(&place.at))),
+                Ok(false) => Ok(Found::Array(SourceArray::new(self.context.array(&place.at)))),
                 Ok(true) => return None,
                 Err(error) => Err(error),
             },

@@ -2,6 +2,7 @@
 
 use super::array::ArrayDirectory;
 use super::group::group;
+use super::kept::Kept;
 use super::node::{Directory, Entry, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::view::Views;
@@ -23,7 +24,6 @@ use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
 
 /// Shared by all nodes of a tree.
 pub struct Context {
@@ -36,10 +36,10 @@ pub struct Context {
     pinned: Mutex<LruCache<PathBuf, Arc<Array>>>,
     /// The state in which the source, an array, is shown; None: as of now, or of the engine's time.
     pin: Option<Pin>,
-    /// The data sets of groups that were used last, and when each was known to be current.
-    pub datasets: UsedLast<PathBuf, Dataset>,
-    /// The same of measurements, by the paths of the experiment and of the measurement.
-    pub anndata: UsedLast<(PathBuf, PathBuf), AnnData>,
+    /// The data sets of groups.
+    pub datasets: Kept<PathBuf, Dataset>,
+    /// The AnnData of measurements, by the paths of the experiment and of the measurement.
+    pub anndata: Kept<(PathBuf, PathBuf), AnnData>,
     /// Views in use.
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
@@ -48,14 +48,8 @@ pub struct Context {
     pub exports: export::Options,
 }
 
-/// What was used last, and when each was known to be current.
-pub type UsedLast<K, T> = Mutex<LruCache<K, (Instant, Arc<T>)>>;
-
 /// The most arrays that stay in memory because states of them were found by their pins.
 const MAX_PINNED: NonZeroUsize = NonZeroUsize::new(64).unwrap();
-
-/// The most data sets, and the most measurements, that stay in memory.
-const MAX_DATASETS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// The directories from the root to a node, so that cycles of groups or links do not make an endless tree.
 #[derive(Clone, Default)]
@@ -143,8 +137,8 @@ impl Context {
             groups: Mutex::default(),
             pinned: Mutex::new(LruCache::new(MAX_PINNED)),
             pin,
-            datasets: Mutex::new(LruCache::new(MAX_DATASETS)),
-            anndata: Mutex::new(LruCache::new(MAX_DATASETS)),
+            datasets: Kept::default(),
+            anndata: Kept::default(),
             views: Arc::default(),
             show_at,
             exports,

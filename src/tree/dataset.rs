@@ -18,7 +18,8 @@ use crate::catalog::time::When;
 use crate::describe::dataset::dataset_json;
 use crate::describe::render;
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, SourceArray, listed};
+use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, listed};
+use crate::export::joined::{Joined, SourceArray};
 use crate::export::zarr::ZarrGroup;
 use crate::format::enums::ObjectType;
 use crate::layout::FileLayout;
@@ -28,19 +29,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 /// The names of a group's exports.
 const ZARR: &str = "dataset.zarr";
 const NETCDF: &str = "dataset.nc";
 const JSON: &str = "dataset.json";
 const IMAGE: &str = "image.ome.zarr";
-
-/// How long a data set is taken to be of the current state: as long as listings are.
-const LASTING: Duration = Duration::from_millis(100);
-
-/// How often to look for a time at which no array of a data set is written to.
-const MAX_TRIES: usize = 100;
 
 /// The most groups of a data set.
 const MAX_GROUPS: usize = 256;
@@ -111,34 +105,8 @@ impl ShownGroup {
     /// The data set now.
     pub fn dataset(&self) -> Result<Arc<Dataset>> {
         let path = self.group.path().to_path_buf();
-        let known = lock(&self.context.datasets).get(&path).cloned();
-        let known = known.filter(|(_, dataset)| !dataset.is_stale());
-        if let Some((when, dataset)) = &known
-            && when.elapsed() < LASTING
-        {
-            return Ok(dataset.clone());
-        }
-        let now = Instant::now();
-        let made = || {
-            for _ in 0..MAX_TRIES {
-                let source = self.source(usize::MAX)?;
-                let state = source.state()?;
-                if let Some((_, dataset)) = &known
-                    && dataset.state() == state
-                {
-                    return Ok(dataset.clone());
-                }
-                if source.is_of_one_time()? {
-                    return Dataset::new(source, state).map(Arc::new);
-                }
-            }
-            let message = "its arrays are written to all the time";
-            Err(Error::new(ErrorKind::Io(libc::EBUSY), message))
-        };
-        let dataset = self.placed(made())?;
-        let before = lock(&self.context.datasets).push(path, (now, dataset.clone()));
-        drop(before);
-        Ok(dataset)
+        let find = || self.source(usize::MAX);
+        self.placed(self.context.datasets.current(path, find))
     }
 
     /// What its data set is made of; `LimitExceeded` if that is more than `arrays` arrays.
@@ -203,9 +171,9 @@ fn add_origins(source: &Source, all: &mut Vec<Origin>) {
     for directory in [GROUP_DIRECTORY, "__meta"] {
         all.push(Origin::Group(source.group.clone(), directory));
     }
-    all.extend(source.arrays.iter().map(|member| {
+    all.extend(source.arrays.iter().map(|(_, found)| {
         Origin::DescribedCells(Moment {
-            array: member.array.clone(),
+            array: found.array.clone(),
             when: When::Now,
         })
     }));
@@ -244,8 +212,8 @@ fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, walk: &mut Walk) -> Re
                 if !context.is_later(&member.at)? {
                     let left = walk.arrays.checked_sub(1);
                     walk.arrays = left.ok_or_else(|| Error::limit("too many arrays"))?;
-                    let array = SourceArray::new(member.name.clone(), context.array(&member.at));
-                    found.arrays.push(array);
+                    let array = SourceArray::new(context.array(&member.at));
+                    found.arrays.push((member.name.clone(), array));
                 }
                 continue;
             }

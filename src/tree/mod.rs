@@ -14,6 +14,7 @@ pub mod errors;
 mod export;
 mod fragment;
 mod group;
+mod kept;
 mod metadata;
 mod moment;
 pub mod node;

@@ -7,6 +7,7 @@ use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::view::Shown;
 use crate::error::Result;
+use crate::export::joined::Joined;
 use crate::export::zarr::{NAME, ZarrGroup};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};

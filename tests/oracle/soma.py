@@ -16,6 +16,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -558,6 +560,69 @@ def many_columns(checks, folder):
         checks.equal("many columns: left out", left_out, {NAME: [], H5AD: [f"obs/{name}" for name in names[most:]]})
 
 
+def growing(uri):
+    """An experiment without a cell, with room for many."""
+    schema = pa.schema([("soma_joinid", pa.int64()), ("n", pa.int64())])
+    with tiledbsoma.Experiment.create(uri) as experiment:
+        experiment.add_new_dataframe("obs", schema=schema, domain=[(0, 99_999)])
+        measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
+        measurement.add_new_dataframe("var", schema=schema, domain=[(0, 2)]).write(pa.table({"soma_joinid": [0, 1, 2], "n": [5, 6, 7]}, schema=schema))
+        measurement.add_new_collection("X").add_new_sparse_ndarray("data", type=pa.int64(), shape=(100_000, 3))
+
+
+def grow(uri, row):
+    """Adds a row to obs, and then its three cells to X."""
+    with tiledb.open(f"{uri}/obs", "w") as obs:
+        obs[np.array([row])] = {"n": np.array([row])}
+    with tiledb.open(f"{uri}/ms/RNA/X/data", "w") as X:
+        X[np.full(3, row), np.arange(3)] = np.full(3, row)
+
+
+def rows_of_each(path):
+    """How many rows of obs a measurement has, and for how many X has cells: of one file each, which is of one state."""
+    with h5py.File(path / H5AD) as file:
+        yield len(file["obs/n"]), len(file["X/data"]) // 3
+    with open(path / NAME / "X/indptr/c/0", "rb") as file:
+        starts = np.frombuffer(file.read(), "<i4")
+        yield len(starts) - 1, int(starts[-1]) // 3
+
+
+def one_state(checks, folder):
+    """While somebody adds rows to obs and then cells to X, all that is made of both is of a state that they had: at most one row has no cells."""
+    uri = f"{folder}/growing"
+    growing(uri)
+    grow(uri, 0)
+    with mounted(uri) as point:
+        done, measurement = threading.Event(), point / "ms/RNA"
+
+        def write():
+            row = 0
+            while not done.is_set():
+                row += 1
+                grow(uri, row)
+
+        def look():
+            # What was looked at last of X is not as old as of obs.
+            while not done.is_set():
+                os.listdir(measurement / "X/data/fragments")
+                time.sleep(0.013)
+
+        threads = [threading.Thread(target=run) for run in (write, look)]
+        for thread in threads:
+            thread.start()
+        seen, end = [], time.monotonic() + 4
+        try:
+            while time.monotonic() < end:
+                seen += rows_of_each(measurement)
+                time.sleep(0.02)
+        finally:
+            done.set()
+            for thread in threads:
+                thread.join()
+        checks.equal("states that the experiment never had", [rows for rows in seen if rows[0] - rows[1] not in (0, 1)][:5], [])
+        checks.equal("there were several states", len(set(seen)) > 5, True)
+
+
 def real(checks):
     """Experiments of other releases, and of R, where they are unpacked."""
     folder = ROOT / "target/real/arrays"
@@ -597,7 +662,7 @@ def main():
         life = live(checks, source, options.seed, options.count)
         stages = {
             another_layer: (source, life), copied: (life, folder), in_a_store: (life,), damage: (life, folder),
-            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), documented: (folder,), real: (),
+            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), one_state: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
             with tried(checks, stage.__name__):

@@ -45,11 +45,11 @@ mod source;
 mod text;
 
 use crate::bytes::Keep;
-use crate::catalog::group::{OpenGroup, group_metadata};
-use crate::catalog::time::When;
+use crate::catalog::group::OpenGroup;
 use crate::error::{Error, Result};
 use crate::export::grid::Value;
 use crate::export::hdf5::MAX_RANK;
+use crate::export::joined::{Joined, Source as _};
 use crate::layout::FileLayout;
 use crate::query::View;
 use crate::runtime::cache::CacheKey;
@@ -58,7 +58,7 @@ use frame::{Frame, unfit_name};
 use matrix::{Dense, Division, Filled, Scalar, Sparse, domain_shape};
 use node::{Group, Member, Members, Node, Type};
 use source::{Described, Object};
-pub use source::{Found, Source, SourceGroup};
+pub use source::{Found, FoundGroup, Source, SourceGroup};
 use std::sync::Arc;
 
 /// The kind of SOMA object that a measurement is.
@@ -147,34 +147,37 @@ struct Content {
 }
 
 /// Whether a group is a measurement. Reads its metadata, once for each state of it.
-pub fn is_measurement(group: &OpenGroup) -> Result<bool> {
-    let (engine, path) = (group.engine(), group.path());
-    let files = group_metadata(engine, path)?;
-    let key = CacheKey::of(engine.number(&("is a measurement", path, files)));
-    let made = || {
-        Ok(vec![
-            Described::group(group)?.kind.as_deref() == Some(MEASUREMENT),
-        ])
-    };
+pub fn is_measurement(group: &Arc<OpenGroup>) -> Result<bool> {
+    let engine = group.engine();
+    let group = FoundGroup::new(group)?;
+    let key = CacheKey::of(engine.number(&("is a measurement", group.group.path(), &group.metadata)));
+    let made = || Ok(vec![group.described()?.kind.as_deref() == Some(MEASUREMENT)]);
     Ok(engine.cache.derive(key, 1, Keep::Staying, made)?[0])
 }
 
-impl AnnData {
-    /// The AnnData that `source` is in `state`, which is [`Source::state`]. Reads only metadata, unless
-    /// joinids have gaps.
-    pub fn new(source: Source, state: u64) -> Result<AnnData> {
-        let mtimes = source.arrays().into_iter().map(|array| {
-            let snapshot = array.snapshot_at(&When::Now);
-            snapshot.map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
-        });
+impl Joined for AnnData {
+    type Source = Source;
+
+    /// Reads joinids as well, if they have gaps.
+    fn new(source: Source, state: u64) -> Result<AnnData> {
         Ok(AnnData {
-            mtime: mtimes.max().unwrap_or(0),
+            mtime: source.mtime(),
             content: Content::new(&source)?,
             source,
             state,
         })
     }
 
+    fn source(&self) -> &Source {
+        &self.source
+    }
+
+    fn state(&self) -> u64 {
+        self.state
+    }
+}
+
+impl AnnData {
     /// Why there is no AnnData in a format; None if there is one.
     pub fn absent(&self, format: Format) -> Option<&str> {
         match (&self.content, format) {
@@ -191,23 +194,6 @@ impl AnnData {
         let all = left_out.into_iter().flat_map(|left_out| &left_out.elements);
         all.chain(own.into_iter().flat_map(|left_out| &left_out.of_hdf5))
             .map(|(element, reason)| (&**element, &**reason))
-    }
-
-    /// Whether names were exchanged below one of its arrays or groups.
-    pub fn is_stale(&self) -> bool {
-        let (arrays, groups) = (self.source.arrays(), self.source.groups());
-        groups.iter().any(|group| group.engine().is_stale())
-            || arrays.iter().any(|array| array.engine.is_stale())
-    }
-
-    /// What it is made of.
-    pub fn source(&self) -> &Source {
-        &self.source
-    }
-
-    /// Tells its states apart.
-    pub fn state(&self) -> u64 {
-        self.state
     }
 
     /// The newest of the times of commits and changes of its arrays, in milliseconds since the Unix epoch.
@@ -254,7 +240,10 @@ impl AnnData {
     /// Those of [`AnnData::root`]; if what the length needs cannot be read.
     pub fn h5ad(&self, layer: Option<&str>) -> Result<FileLayout> {
         let root = self.root(Format::Hdf5, layer)?;
-        let (experiment, group) = (&self.source.experiment, &self.source.measurement.group);
+        let (experiment, group) = (
+            &self.source.experiment.group,
+            &self.source.measurement.group.group,
+        );
         let engine = group.engine();
         let object = engine.number(&(HDF5, experiment.path(), group.path(), self.state, layer));
         h5ad::file(engine, object, self.state, &root)
@@ -271,7 +260,7 @@ impl AnnData {
 
 impl Content {
     fn new(source: &Source) -> Result<Result<Content, String>> {
-        let kind = |group| Ok(Described::group(group)?.kind);
+        let kind = |group: &FoundGroup| Ok(group.described()?.kind);
         if kind(&source.experiment)?.as_deref() != Some("SOMAExperiment") {
             return Ok(Err("the path does not go through ms of an experiment".to_owned()));
         }

@@ -1,31 +1,38 @@
 //! What an AnnData is made of: the arrays and groups of a SOMA experiment, and what their metadata calls them.
 
-use crate::catalog::Array;
 use crate::catalog::group::{OpenGroup, group_metadata};
-use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::grid::Value;
+use crate::export::joined::{self, SourceArray};
 use crate::export::metadata::all_pairs;
 use crate::query::View;
-use crate::query::selection::Selection;
 use crate::runtime::hash;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A measurement of an experiment, as far as it is known from names.
 pub struct Source {
-    /// The experiment.
-    pub experiment: Arc<OpenGroup>,
+    /// The experiment, and its files of metadata.
+    pub experiment: FoundGroup,
     /// Its member `obs`.
     pub obs: Found,
     /// The measurement.
     pub measurement: SourceGroup,
 }
 
-/// A group with its members.
-pub struct SourceGroup {
+/// A group, with what was found of it.
+pub struct FoundGroup {
     /// The group.
     pub group: Arc<OpenGroup>,
+    /// Its files of metadata in force, oldest first.
+    pub metadata: Vec<PathBuf>,
+}
+
+/// A group with its members.
+pub struct SourceGroup {
+    /// The group, and its files of metadata.
+    pub group: FoundGroup,
     /// The members by name, in the order of members.
     pub members: Vec<(Vec<u8>, Found)>,
 }
@@ -33,7 +40,7 @@ pub struct SourceGroup {
 /// What a member is.
 pub enum Found {
     /// An array.
-    Array(Arc<Array>),
+    Array(SourceArray),
     /// A group.
     Group(SourceGroup),
     /// Nothing that can be shown, and why.
@@ -42,26 +49,41 @@ pub enum Found {
     Failed(Error),
 }
 
-impl Source {
-    /// A hash of the state that an AnnData of it shows.
-    pub fn state(&self) -> Result<u64> {
-        let experiment = metadata_state(&self.experiment)?;
+impl joined::Source for Source {
+    fn state(&self) -> Result<u64> {
+        let experiment = &self.experiment.metadata;
         Ok(hash(&(experiment, self.obs.state()?, self.measurement.state()?)))
     }
 
-    /// All arrays.
-    pub fn arrays(&self) -> Vec<&Arc<Array>> {
+    fn arrays(&self) -> Vec<&SourceArray> {
         let mut all = Vec::new();
         self.obs.add_arrays(&mut all);
         self.measurement.add_arrays(&mut all);
         all
     }
 
-    /// All groups: the experiment, and those of the measurement.
-    pub fn groups(&self) -> Vec<&Arc<OpenGroup>> {
-        let mut all = vec![&self.experiment];
+    /// The experiment, and the groups of the measurement.
+    fn groups(&self) -> Vec<&Arc<OpenGroup>> {
+        let mut all = vec![&self.experiment.group];
         self.measurement.add_groups(&mut all);
         all
+    }
+}
+
+impl FoundGroup {
+    /// The group as it is now. Lists its metadata.
+    pub fn new(group: &Arc<OpenGroup>) -> Result<FoundGroup> {
+        Ok(FoundGroup {
+            metadata: group_metadata(group.engine(), group.path())?,
+            group: group.clone(),
+        })
+    }
+
+    /// What its metadata says. Reads only files of metadata.
+    pub(super) fn described(&self) -> Result<Described> {
+        let (engine, path) = (self.group.engine(), self.group.path());
+        let files = self.metadata.iter().map(|file| &**file);
+        all_pairs(engine, files, engine.key_for(path)).map(Described::new)
     }
 }
 
@@ -76,15 +98,15 @@ impl SourceGroup {
         let members = self.members.iter();
         let members = members.map(|(name, found)| Ok((name, found.state()?)));
         let members: Vec<_> = members.collect::<Result<_>>()?;
-        Ok(hash(&(members, metadata_state(&self.group)?)))
+        Ok(hash(&(members, &self.group.metadata)))
     }
 
-    fn add_arrays<'s>(&'s self, all: &mut Vec<&'s Arc<Array>>) {
+    fn add_arrays<'s>(&'s self, all: &mut Vec<&'s SourceArray>) {
         self.members.iter().for_each(|(_, found)| found.add_arrays(all));
     }
 
     fn add_groups<'s>(&'s self, all: &mut Vec<&'s Arc<OpenGroup>>) {
-        all.push(&self.group);
+        all.push(&self.group.group);
         for (_, found) in &self.members {
             if let Found::Group(group) = found {
                 group.add_groups(all);
@@ -96,7 +118,7 @@ impl SourceGroup {
 impl Found {
     fn state(&self) -> Result<u64> {
         Ok(match self {
-            Found::Array(array) => match Selection::new(array.clone(), When::Now, None) {
+            Found::Array(array) => match array.selection() {
                 Ok(selection) => selection.state(),
                 Err(error) if error.kind() == ErrorKind::Abandoned => return Err(error),
                 // What is damaged leaves all else as it is.
@@ -108,17 +130,13 @@ impl Found {
         })
     }
 
-    fn add_arrays<'s>(&'s self, all: &mut Vec<&'s Arc<Array>>) {
+    fn add_arrays<'s>(&'s self, all: &mut Vec<&'s SourceArray>) {
         match self {
             Found::Array(array) => all.push(array),
             Found::Group(group) => group.add_arrays(all),
             Found::Absent(_) | Found::Failed(_) => {}
         }
     }
-}
-
-fn metadata_state(group: &OpenGroup) -> Result<u64> {
-    Ok(hash(&group_metadata(group.engine(), group.path())?))
 }
 
 /// What the metadata of an array or a group says.
@@ -130,14 +148,6 @@ pub(super) struct Described {
 }
 
 impl Described {
-    /// What the metadata of a group says. Reads only files of metadata.
-    pub(super) fn group(group: &OpenGroup) -> Result<Described> {
-        let (engine, path) = (group.engine(), group.path());
-        let files = group_metadata(engine, path)?;
-        let files = files.iter().map(|file| &**file);
-        all_pairs(engine, files, engine.key_for(path)).map(Described::new)
-    }
-
     fn array(view: &View) -> Result<Described> {
         let (array, snapshot) = (view.array(), view.snapshot());
         let files = snapshot.metadata().map(|file| &*file.path);
@@ -178,7 +188,7 @@ impl Object<'_> {
             Found::Absent(reason) => Ok(Err(reason.clone())),
             Found::Failed(error) => Err(error.clone()),
             Found::Group(group) => {
-                let described = Described::group(&group.group)?;
+                let described = group.group.described()?;
                 match described.kind.as_deref() {
                     Some("SOMACollection" | "SOMAMeasurement" | "SOMAExperiment") => {
                         Ok(Ok(Object::Collection(group, described)))
@@ -187,7 +197,9 @@ impl Object<'_> {
                 }
             }
             Found::Array(array) => {
-                let opened = View::new(array.clone(), None, None).map(Arc::new);
+                let opened = array
+                    .selection()
+                    .map(|selection| Arc::new(View::of(selection.clone())));
                 let opened = opened.and_then(|view| Ok((Described::array(&view)?, view)));
                 let (described, view) = match opened {
                     Ok(opened) => opened,
