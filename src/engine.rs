@@ -1,5 +1,6 @@
 //! The shared state of an opened source: storage, cache, open files, keys, counters.
 
+use crate::calendar::now;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
@@ -212,7 +213,7 @@ impl Engine {
 
     /// The end of what readers see, in milliseconds since the Unix epoch.
     pub fn now(&self) -> u64 {
-        self.at.unwrap_or_else(crate::calendar::now)
+        self.at.unwrap_or_else(now)
     }
 
     /// The key for the array or group at `path`: that of the longest path that is `path` or one of its
@@ -263,6 +264,16 @@ impl Engine {
         drop(last);
         self.storage.forget(directory);
         true
+    }
+
+    /// Drops listings of `directories` that were begun before `time`, in milliseconds since the Unix epoch, if
+    /// the storage caches listings; all, if `time` is to come.
+    pub fn forget_listings_before(&self, directories: &[PathBuf], time: u64) {
+        let age = now().checked_sub(time);
+        let age = age.map_or(Duration::ZERO, Duration::from_millis);
+        for directory in directories {
+            self.storage.forget_older(directory, age);
+        }
     }
 
     /// Calls `read`, which reads the fragment at `directory`. If a file is missing, lists the directory again

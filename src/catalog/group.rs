@@ -3,7 +3,6 @@
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/group_file_hierarchy.md>
 
 use super::commits::read_text;
-use super::forget_before;
 use super::listing::{MetadataFiles, list_or_empty, whole_name};
 use super::revalidated::Revalidated;
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
@@ -15,7 +14,7 @@ use crate::format::commits::listed_names;
 use crate::format::enums::ObjectType;
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
-use crate::storage::{EntryType, Storage};
+use crate::storage::{EntryType, Storage, join};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -179,12 +178,12 @@ impl OpenGroup {
         removed.any(|member| member_path(storage, &self.path, member).as_deref() == Some(at))
     }
 
-    /// Makes the next call look at the directories, however recent the last look is, and of an object store at
-    /// listings that were not begun before `time`, in milliseconds since the Unix epoch.
-    pub fn look_again(&self, time: u64) {
-        let own = [GROUP_DIRECTORY, "__meta"].map(|directory| self.path.join(directory));
-        forget_before(&self.engine, &own, time);
-        forget_before(&self.engine, std::slice::from_ref(&self.path), time);
+    /// Makes the next call look at the directories, however recent the last look is, and of an object store
+    /// at listings that were not begun before `time`, in milliseconds since the Unix epoch.
+    pub(crate) fn look_again_since(&self, time: u64) {
+        let directories =
+            ["", GROUP_DIRECTORY, "__meta"].map(|directory| join(&self.path, Path::new(directory)));
+        self.engine.forget_listings_before(&directories, time);
         self.members.look_again();
     }
 

@@ -83,17 +83,6 @@ impl Drop for Array {
     }
 }
 
-/// Drops the listings of directories in an object store that were begun before `time`, in milliseconds since the
-/// Unix epoch; all, if that is to come.
-fn forget_before(engine: &Engine, directories: &[PathBuf], time: u64) {
-    let age = now()
-        .checked_sub(time)
-        .map_or(Duration::ZERO, Duration::from_millis);
-    for directory in directories {
-        engine.storage.forget_older(directory, age);
-    }
-}
-
 impl Array {
     /// The array at `path`. Reads nothing.
     pub(crate) fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
@@ -176,11 +165,11 @@ impl Array {
         self.listing.look_again();
     }
 
-    /// [`Array::look_again`], and of an object store the next listing is one that was not begun before `time`,
-    /// in milliseconds since the Unix epoch, or if that is to come, now.
+    /// [`Array::look_again`], and of an object store the next listing is one that was not begun before
+    /// `time`, in milliseconds since the Unix epoch, or if that is to come, now.
     pub(crate) fn look_again_since(&self, time: u64) {
         let directories = DIRECTORIES.map(|directory| join(&self.path, Path::new(directory)));
-        forget_before(&self.engine, &directories, time);
+        self.engine.forget_listings_before(&directories, time);
         self.look_again();
     }
 

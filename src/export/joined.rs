@@ -1,7 +1,7 @@
 //! What several arrays make together: the data set of a group, the AnnData of a measurement.
 //!
-//! It is of one time. Arrays are listed one after the other, so that what is found of them may be a state that
-//! they never had together: see [`Source::look_again`].
+//! It is of one time. Arrays are listed one after the other, so that what is found of them may be a state
+//! that they never had together: see [`Source::look_again`].
 
 use crate::catalog::Array;
 use crate::catalog::group::OpenGroup;
@@ -68,9 +68,9 @@ pub trait Source {
         arrays.filter_map(SourceArray::mtime).max().unwrap_or(0)
     }
 
-    /// Has all of them looked at again by what finds them next. If it finds them in the same state, they had
-    /// this state at one time: each still had it after all were found in it. In object stores, where listings
-    /// last, each that is older than the newest change of any of them is made again.
+    /// Has all of them looked at again by what finds them next. If it finds them in the same state, they
+    /// had this state at one time: each still had it after all were found in it. In object stores, where
+    /// listings last, each that is older than the newest change of any of them is made again.
     fn look_again(&self) {
         /// How much later a change may be than its time says, in milliseconds: stores tell seconds, by another
         /// clock.
@@ -79,7 +79,9 @@ pub trait Source {
         let changed = arrays.iter().filter_map(|source| source.selection().ok());
         let changed = changed.map(|selection| selection.snapshot().listing.changed);
         let since = changed.max().unwrap_or(0).saturating_add(UNCERTAINTY);
-        self.groups().iter().for_each(|group| group.look_again(since));
+        self.groups()
+            .iter()
+            .for_each(|group| group.look_again_since(since));
         arrays
             .iter()
             .for_each(|source| source.array.look_again_since(since));

@@ -623,6 +623,21 @@ def one_state(checks, folder):
         checks.equal("there were several states", len(set(seen)) > 5, True)
 
 
+def one_state_in_a_store(checks, folder):
+    """Rows of obs and cells of X that were written after X was listed, of which obs alone would be listed anew: both are shown or none."""
+    for wait in (0, 3):
+        uri = f"{folder}/stored/after {wait}"
+        growing(uri)
+        grow(uri, 0)
+        with Rclone(Path(uri).parent) as store, mounted(f"http://{store.host}/", "--refresh", "3600", env=clean_environment()) as point:
+            measurement = point / Path(uri).name / "ms/RNA"
+            os.listdir(measurement / "X/data/fragments")
+            for row in range(1, 4):
+                grow(uri, row)
+            time.sleep(wait)
+            checks.equal(f"rows of obs and of X {wait} s after they were written to a store", list(rows_of_each(measurement)), [(4, 4)] * 2)
+
+
 def real(checks):
     """Experiments of other releases, and of R, where they are unpacked."""
     folder = ROOT / "target/real/arrays"
@@ -662,7 +677,7 @@ def main():
         life = live(checks, source, options.seed, options.count)
         stages = {
             another_layer: (source, life), copied: (life, folder), in_a_store: (life,), damage: (life, folder),
-            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), one_state: (folder,), documented: (folder,), real: (),
+            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
             with tried(checks, stage.__name__):
