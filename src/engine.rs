@@ -7,6 +7,7 @@ use crate::filter::generic::GenericTile;
 use crate::runtime::cache::{AllPinned, ChunkCache, Pinned};
 use crate::runtime::lock;
 use crate::runtime::stats::Stats;
+use crate::runtime::tuning::Tuning;
 use crate::runtime::work::Work;
 use crate::storage::{Blob, OpenFileCache, SteadyStorage, Storage};
 use std::any::Any;
@@ -106,6 +107,8 @@ pub struct Engine {
     pub work: Arc<Work>,
     /// The fragments whose cells are not in global order.
     pub disorder: Arc<Disorder>,
+    /// The sizes at which readers cut their work.
+    pub tuning: &'static Tuning,
     keys: Arc<[(PathBuf, EncryptionKey)]>,
     /// The time as of which everything is read, in milliseconds since the Unix epoch; None for the present.
     at: Option<u64>,
@@ -139,6 +142,7 @@ impl Engine {
             stats,
             work: Arc::default(),
             disorder: Arc::default(),
+            tuning: &Tuning::PRODUCTION,
             keys: keys.into(),
             at: None,
             files,
@@ -155,6 +159,12 @@ impl Engine {
     #[must_use]
     pub fn fixed_at(self, at: Option<u64>) -> Self {
         Engine { at, ..self }
+    }
+
+    /// This engine, cutting its work into other parts.
+    #[cfg(test)]
+    pub fn tuned(self, tuning: &'static Tuning) -> Self {
+        Engine { tuning, ..self }
     }
 
     /// The switch by which all engines of the source learn that users read who may not read everything.
@@ -181,6 +191,7 @@ impl Engine {
             stats: self.stats.clone(),
             work: self.work.clone(),
             disorder: self.disorder.clone(),
+            tuning: self.tuning,
             keys: self.keys.clone(),
             at: self.at,
             files: self.files.clone(),

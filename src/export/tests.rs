@@ -5,6 +5,8 @@ use super::*;
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::error::ErrorKind;
+use crate::query::testing::open_local;
+use crate::runtime::tuning::Tuning;
 use std::path::{Path, PathBuf};
 
 /// The test arrays, nested ones too, in a fixed order.
@@ -96,8 +98,9 @@ fn try_check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut 
 fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
     let options = Options::default();
     let (mut files, mut numbers) = ([0; 3], Numbers(5));
-    for path in arrays() {
-        let Ok(view) = Array::open(&path).and_then(|array| View::new(array, None, None)) else {
+    let both = [&Tuning::SMALL, &Tuning::PRODUCTION];
+    for (path, tuning) in arrays().iter().flat_map(|path| both.map(|tuning| (path, tuning))) {
+        let Ok(view) = open_local(path, tuning).and_then(|array| View::new(array, None, None)) else {
             continue;
         };
         let view = Arc::new(view);
@@ -138,7 +141,7 @@ fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
             }
         }
     }
-    let least = [80, 40, 150];
+    let least = [160, 80, 300];
     assert!(
         files.iter().zip(least).all(|(files, least)| *files >= least),
         "{files:?}"

@@ -32,7 +32,7 @@ pub(super) const ROOT: u64 = 1;
 const MAX_HELD_NODES: usize = 4096;
 
 /// The most inodes that are kept after the kernel has forgotten them; some 200 bytes each.
-const MAX_FORGOTTEN: usize = if cfg!(test) { 100 } else { 1 << 14 };
+const MAX_FORGOTTEN: usize = 1 << 14;
 
 /// A path that the kernel knows, and its node.
 pub(super) struct Inode {

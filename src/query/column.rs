@@ -47,9 +47,6 @@ pub(super) trait Runs: Send + Sync {
     fn validity(&self, cells: Range<u64>, out: &mut Output) -> Result<()>;
 }
 
-/// Longer cells, in bytes, are read only as far as wanted.
-const MIN_LONG_CELL: u64 = if cfg!(test) { 7 } else { 64 << 10 };
-
 /// Cells per block, if there are fewer than 2^32 cells in all. Blocks of whole tiles have at most as many, or
 /// are one tile.
 const BLOCK_CELLS: u64 = 1 << 14;
@@ -249,7 +246,7 @@ impl<R: Runs> RunCells<R> {
         let cells = range.start / size..range.end.div_ceil(size);
         let before = out.len();
         let wanted = range.end - range.start;
-        if size <= MIN_LONG_CELL {
+        if size <= self.engine.tuning.long_cell_bytes {
             self.runs.fixed(cells.clone(), out)?;
             check(
                 (out.len() - before) as u64,
@@ -294,7 +291,7 @@ impl<R: Runs> RunCells<R> {
         while cell < last {
             let (start, end) = (block.at(cell), block.at(cell + 1));
             let whole = bytes.start <= start && end <= bytes.end;
-            if !whole && end - start > MIN_LONG_CELL {
+            if !whole && end - start > self.engine.tuning.long_cell_bytes {
                 let part = bytes.start.max(start) - start..bytes.end.min(end) - start;
                 let wanted = part.end - part.start;
                 let before = out.len();
@@ -307,7 +304,7 @@ impl<R: Runs> RunCells<R> {
             // Reads the cells up to the end at once, except a long last one of which only a part is wanted.
             let mut stop = last;
             let tail = block.at(last - 1);
-            if block.at(last) > bytes.end && block.at(last) - tail > MIN_LONG_CELL {
+            if block.at(last) > bytes.end && block.at(last) - tail > self.engine.tuning.long_cell_bytes {
                 stop = (last - 1).max(cell + 1);
             }
             let end = block.at(stop);

@@ -3,11 +3,14 @@
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::engine::Engine;
+use crate::error::Result;
 use crate::format::testing::Bytes;
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::runtime::stats::Stats;
+use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
+use crate::{Source, SourceOptions};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -170,11 +173,26 @@ impl Parts {
     }
 }
 
-/// The array at the root of `storage`.
+/// The array at the root of `storage`, read in small parts.
 pub(crate) fn open(storage: &MemoryStorage) -> (Arc<Array>, Arc<Stats>) {
+    open_tuned(storage, &Tuning::SMALL)
+}
+
+/// The array at the root of `storage`.
+pub(crate) fn open_tuned(storage: &MemoryStorage, tuning: &'static Tuning) -> (Arc<Array>, Arc<Stats>) {
     let stats: Arc<Stats> = Arc::default();
     let engine = Engine::new(Arc::new(storage.clone()), 64 << 20, Vec::new(), stats.clone());
-    (Arc::new(Array::new(Arc::new(engine), PathBuf::new())), stats)
+    let engine = Arc::new(engine.tuned(tuning));
+    (Arc::new(Array::new(engine, PathBuf::new())), stats)
+}
+
+/// The array in a local directory.
+pub(crate) fn open_local(path: &Path, tuning: &'static Tuning) -> Result<Arc<Array>> {
+    let Source(engine) = Source::open(path, &SourceOptions::default())?;
+    let engine = Arc::into_inner(engine)
+        .expect("nobody else has the engine")
+        .tuned(tuning);
+    Ok(Source(Arc::new(engine)).array(""))
 }
 
 /// All bytes of one content of a field, read in steps of `step` bytes.

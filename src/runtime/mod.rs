@@ -7,6 +7,7 @@
 //! | [`parallel`] | work on all processors |
 //! | [`requester`] | the thread that this one works for, and whether it still waits |
 //! | [`work`] | long jobs, which end when nobody waits for them |
+//! | [`tuning`] | the sizes at which work is cut |
 //! | [`stats`] | counters of all that |
 
 pub mod cache;
@@ -14,6 +15,7 @@ pub(crate) mod parallel;
 pub(crate) mod requester;
 pub(crate) mod single_flight;
 pub mod stats;
+pub mod tuning;
 pub mod work;
 
 use crate::error::Result;

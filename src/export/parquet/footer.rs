@@ -22,11 +22,7 @@ fn longest(leaf: &Leaf) -> Option<Statistics> {
 const PADDING: &str = "padding";
 
 /// The writer that the footer names.
-const CREATED_BY: &str = match cfg!(test) {
-    // The documented example has this version.
-    true => "tiledbfs 0.1.0",
-    false => concat!("tiledbfs ", env!("CARGO_PKG_VERSION")),
-};
+const CREATED_BY: &str = concat!("tiledbfs ", env!("CARGO_PKG_VERSION"));
 
 /// `plan` with the length of the footer for `leaves`. `LimitExceeded` if the format has no room for it.
 pub(super) fn measure(leaves: &[Leaf], mut plan: Plan) -> Result<Plan> {

@@ -26,12 +26,6 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Entries per entry of the index; rows for LISTs of any length and for text.
-const INDEX_STEP: u64 = if cfg!(test) { 16 } else { 4096 };
-
-/// The most values read in one step.
-const MAX_VALUES_READ: u64 = if cfg!(test) { 100 } else { 1 << 16 };
-
 /// The size of a page, in entries and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Amount {
@@ -54,8 +48,8 @@ impl Amount {
     }
 
     /// The amount of var-sized cells in some rows: one pass over the offsets, and over validity if a null
-    /// LIST has another number of entries than its elements.
-    pub(super) fn measure(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Amount> {
+    /// LIST has another number of entries than its elements. `step`: the most rows read at once.
+    pub(super) fn measure(leaf: &Leaf, column: &Column, rows: Range<u64>, step: u64) -> Result<Amount> {
         if leaf.shape != Shape::Any {
             return Ok(Amount {
                 entries: rows.end - rows.start,
@@ -65,7 +59,7 @@ impl Amount {
         let mut amount = Amount::default();
         let mut row = rows.start;
         while row < rows.end {
-            let end = row.saturating_add(MAX_VALUES_READ).min(rows.end);
+            let end = row.saturating_add(step).min(rows.end);
             for (elements, valid) in cells(leaf, column, row..end)? {
                 let count = elements.end - elements.start;
                 let values = if valid { count } else { 0 };
@@ -452,7 +446,9 @@ impl Page<'_> {
         let mut stored = Output::new();
         let mut at = elements.start;
         while at < elements.end {
-            let end = at.saturating_add(MAX_VALUES_READ).min(elements.end);
+            let end = at
+                .saturating_add(self.engine.tuning.page_values)
+                .min(elements.end);
             if self.column.is_axis() {
                 let rows = self.column.read(at..end)?;
                 self.leaf.each(rows.stored_values(), &mut take);
@@ -483,7 +479,7 @@ impl Page<'_> {
             let last = elements
                 .end
                 .div_ceil(count)
-                .min(first.saturating_add(MAX_VALUES_READ));
+                .min(first.saturating_add(self.engine.tuning.page_values));
             let rows = self.column.read(first..last)?;
             let end = elements.end.min(last.saturating_mul(count));
             for element in at..end {
@@ -526,16 +522,18 @@ impl Page<'_> {
             true => self.rows.clone(),
             false => 0..self.amount.entries,
         };
-        let first = all.start.saturating_add(INDEX_STEP.saturating_mul(block as u64));
+        let step = self.engine.tuning.index_entries;
+        let first = all.start.saturating_add(step.saturating_mul(block as u64));
         (first..all.end)
-            .step_by(INDEX_STEP as usize)
-            .map(move |start| start..start.saturating_add(INDEX_STEP).min(all.end))
+            .step_by(step as usize)
+            .map(move |start| start..start.saturating_add(step).min(all.end))
     }
 
     /// The counts before each block and those of the whole page.
     fn index(&self) -> Result<Arc<Vec<Counts>>> {
         let rows = self.rows.end - self.rows.start;
-        let estimate = rows.max(self.amount.entries) / INDEX_STEP * size_of::<Counts>() as u64;
+        let step = self.engine.tuning.index_entries;
+        let estimate = rows.max(self.amount.entries) / step * size_of::<Counts>() as u64;
         self.engine.cache.derive(self.key, estimate, Keep::Staying, || {
             let strips = self.leaf.encoding == Encoding::Bytes { strip: true };
             let mut index = vec![Counts::default()];

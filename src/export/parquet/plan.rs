@@ -9,14 +9,9 @@ use crate::query::table::{Column, Table};
 use crate::query::{CellOrigin, Role, TileRun, View};
 use crate::runtime::cache::Entry;
 use crate::runtime::parallel;
+use crate::runtime::tuning::Tuning;
 use std::collections::HashMap;
 use std::ops::Range;
-
-/// The most rows of a row group.
-const MAX_GROUP_ROWS: u64 = if cfg!(test) { 40 } else { 1 << 20 };
-
-/// A table of more rows than a row group may have fewer of.
-const MIN_GROUP_ROWS: u64 = if cfg!(test) { 40 } else { 1 << 16 };
 
 /// A table of many rows has at least so many row groups, which programs read on several threads.
 const SHARES: u64 = 16;
@@ -26,9 +21,6 @@ const MIN_EVEN: u64 = 8;
 
 /// The most row groups: their ordinals are i16.
 pub(super) const MAX_GROUPS: u64 = i16::MAX as u64;
-
-/// The most bytes and the most entries of a page of more than one row.
-const MAX_PAGE: u64 = if cfg!(test) { 1 << 14 } else { 1 << 30 };
 
 /// Column chunks begin at multiples of a page of the kernel: reading one of them whole, as programs do, then
 /// decodes nothing of its neighbours.
@@ -132,14 +124,18 @@ fn leaves(view: &View, covered: bool) -> Vec<Leaf> {
 /// Rows that a row group of any view with these fields has at least, if it has many groups. Reads the schema
 /// alone.
 pub(super) fn least_rows_of_group(view: &View) -> u64 {
-    (halved(&leaves(view, false), MAX_GROUP_ROWS) / 2).max(1)
+    let tuning = view.array().engine.tuning;
+    (halved(&leaves(view, false), tuning.max_group_rows, tuning) / 2).max(1)
 }
 
 /// The most rows of a row group of a view of `rows` rows, without reading data: a 16th of the table within
 /// bounds, in pages that are not too long. One that has to be a whole tile may have more.
 pub(super) fn most_rows_of_group(view: &View, rows: u64) -> Result<u64> {
-    let group = rows.div_ceil(SHARES).clamp(MIN_GROUP_ROWS, MAX_GROUP_ROWS);
-    Ok(halved(&leaves(view, view.is_covered()?), group))
+    let tuning = view.array().engine.tuning;
+    let group = rows
+        .div_ceil(SHARES)
+        .clamp(tuning.min_group_rows, tuning.max_group_rows);
+    Ok(halved(&leaves(view, view.is_covered()?), group, tuning))
 }
 
 /// Divides all rows into row groups of at most `most` rows, which are even, so that programs can share them,
@@ -186,10 +182,11 @@ pub(super) fn divide(runs: &[TileRun], most: u64) -> Vec<u64> {
 }
 
 /// A row group of `group` rows halved until no page is too long of those whose length is known without data.
-fn halved(leaves: &[Leaf], mut group: u64) -> u64 {
+fn halved(leaves: &[Leaf], mut group: u64, tuning: &Tuning) -> u64 {
     let too_long = |rows| {
         leaves.iter().any(|leaf| {
-            Amount::of(leaf, rows).is_some_and(|amount| amount.body_len(leaf).max(amount.entries) > MAX_PAGE)
+            Amount::of(leaf, rows)
+                .is_some_and(|amount| amount.body_len(leaf).max(amount.entries) > tuning.page_bytes)
         })
     };
     while group > 1 && too_long(group) {
@@ -216,11 +213,13 @@ impl Plan {
     pub(super) fn make(table: &Table, leaves: &[Leaf]) -> Result<Plan> {
         let rows = table.rows()?;
         let runs = table.view().tile_runs()?;
-        let mut group = halved(leaves, most_rows_of_group(table.view(), rows)?);
+        let tuning = table.view().array().engine.tuning;
+        let mut group = halved(leaves, most_rows_of_group(table.view(), rows)?, tuning);
         // The lengths of var-sized cells are metadata in whole tiles only.
         let is_var = leaves.iter().any(|leaf| Amount::of(leaf, 1).is_none());
         let tile = runs.iter().map(|run| run.tile).max();
-        if let Some(tile) = tile.filter(|tile| is_var && *tile <= halved(leaves, MAX_GROUP_ROWS)) {
+        let most = halved(leaves, tuning.max_group_rows, tuning);
+        if let Some(tile) = tile.filter(|tile| is_var && *tile <= most) {
             group = group.max(tile);
         }
         let mut dictionaries = Vec::new();
@@ -252,7 +251,7 @@ impl Plan {
                 lengths.max().unwrap_or(0)
             };
             let longest = leaves.iter().zip(&plan.var).map(longest).max().unwrap_or(0);
-            if longest <= MAX_PAGE || group == 1 && longest <= i32::MAX as u64 {
+            if longest <= tuning.page_bytes || group == 1 && longest <= i32::MAX as u64 {
                 break;
             }
             if group == 1 {
@@ -439,7 +438,8 @@ impl Plan {
                     continue;
                 }
             }
-            let measure = |number| Amount::measure(leaf, column, self.rows_of(number));
+            let step = table.view().array().engine.tuning.page_values;
+            let measure = |number| Amount::measure(leaf, column, self.rows_of(number), step);
             var.push(Some(parallel::each(self.groups(), measure)?));
         }
         Ok(var)

@@ -1,4 +1,5 @@
 use super::*;
+use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -65,7 +66,7 @@ impl Runs for Arc<Plain> {
 }
 
 fn column(lengths: impl Iterator<Item = usize>, size: Option<u64>) -> (Arc<Plain>, RunCells<Arc<Plain>>) {
-    column_of_tiles(lengths, size, None)
+    column_of_tiles(lengths, size, None, &Tuning::PRODUCTION)
 }
 
 /// A column whose cells are in `tiles`; None: nothing is known of tiles.
@@ -73,6 +74,7 @@ fn column_of_tiles(
     lengths: impl Iterator<Item = usize>,
     size: Option<u64>,
     tiles: Option<&[(u64, bool)]>,
+    tuning: &'static Tuning,
 ) -> (Arc<Plain>, RunCells<Arc<Plain>>) {
     let cells = lengths.enumerate().map(|(i, length)| {
         let bytes = (0..length).map(move |j| (i * 31 + j * 7) as u8);
@@ -86,7 +88,7 @@ fn column_of_tiles(
         values: AtomicU64::new(0),
     });
     let storage = Arc::new(MemoryStorage::new());
-    let engine = Arc::new(Engine::new(storage, 64 << 20, Vec::new(), Arc::default()));
+    let engine = Arc::new(Engine::new(storage, 64 << 20, Vec::new(), Arc::default()).tuned(tuning));
     let array = Array::new(engine, PathBuf::new());
     (plain.clone(), RunCells::new(plain, size, &array, 1))
 }
@@ -107,9 +109,11 @@ fn all(plain: &Plain) -> (Vec<u8>, Vec<u8>) {
     (plain.cells.concat(), offsets)
 }
 
-fn check_all(lengths: impl Iterator<Item = usize>, size: Option<u64>, steps: &[u64]) {
-    let (plain, cells) = column(lengths, size);
-    check_read(&plain, &cells, steps);
+fn check_all(lengths: impl Iterator<Item = usize> + Clone, size: Option<u64>, steps: &[u64]) {
+    for tuning in [&Tuning::SMALL, &Tuning::PRODUCTION] {
+        let (plain, cells) = column_of_tiles(lengths.clone(), size, None, tuning);
+        check_read(&plain, &cells, steps);
+    }
 }
 
 fn check_read(plain: &Plain, cells: &RunCells<Arc<Plain>>, steps: &[u64]) {
@@ -168,7 +172,12 @@ fn sequential_reading_looks_at_lengths_twice_and_at_values_once() {
 #[test]
 fn of_whole_tiles_only_those_that_are_read_are_measured() {
     let tiles: Vec<(u64, bool)> = [(10_000, true); 9].into_iter().chain([(1, true)]).collect();
-    let (plain, cells) = column_of_tiles((0..90_001).map(|i| i % 40), None, Some(&tiles));
+    let (plain, cells) = column_of_tiles(
+        (0..90_001).map(|i| i % 40),
+        None,
+        Some(&tiles),
+        &Tuning::PRODUCTION,
+    );
     let len = cells.len(Content::Data).unwrap();
     assert_eq!(plain.lengths.load(Ordering::Relaxed), 0);
     read(&cells, Content::Data, len - 10..len);
@@ -189,7 +198,7 @@ fn of_whole_tiles_only_those_that_are_read_are_measured() {
     ];
     let count: u64 = tiles.iter().map(|(cells, _)| cells).sum();
     let lengths = (0..count as usize).map(|i| if i + 3 < count as usize { i % 5 } else { 0 });
-    let (plain, cells) = column_of_tiles(lengths, None, Some(&tiles));
+    let (plain, cells) = column_of_tiles(lengths, None, Some(&tiles), &Tuning::PRODUCTION);
     cells.len(Content::Data).unwrap();
     assert_eq!(plain.lengths.load(Ordering::Relaxed), MAX_TILE_CELLS + 1 + 20_000);
     check_read(&plain, &cells, &[5000, 1 << 20]);

@@ -8,13 +8,9 @@ use super::batch::{Taker, Turn};
 use super::input::{Input, Ranked};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::cache;
+use crate::runtime::tuning::Tuning;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The least number of steps between two checkpoints of a block, in all and per member: a checkpoint holds a
-/// rank for each member.
-const MIN_STRIDE: usize = if cfg!(test) { 4 } else { 2048 };
-const MIN_STRIDE_PER_MEMBER: usize = if cfg!(test) { 1 } else { 64 };
 
 /// Consecutive cells of a fragment that are consecutive in the view, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +41,8 @@ pub(super) struct Block {
 /// many candidates there are.
 struct Steps {
     pieces: Vec<Vec<u32>>,
+    /// Steps in a piece.
+    piece: usize,
     /// Bits of a member's number.
     bits: u32,
 }
@@ -112,12 +110,10 @@ impl Cursor {
 }
 
 impl Steps {
-    /// Steps in a piece.
-    const PIECE: usize = if cfg!(test) { 4 } else { 16384 };
-
-    fn new(members: usize) -> Steps {
+    fn new(members: usize, piece: usize) -> Steps {
         Steps {
             pieces: Vec::new(),
+            piece,
             bits: usize::BITS - members.saturating_sub(1).leading_zeros(),
         }
     }
@@ -134,9 +130,9 @@ impl Steps {
     fn push(&mut self, member: u32, skips: bool, count: u32) {
         let step = member | u32::from(skips) << self.bits | count << (self.bits + 1);
         match self.pieces.last_mut() {
-            Some(piece) if piece.len() < Self::PIECE => piece.push(step),
+            Some(piece) if piece.len() < self.piece => piece.push(step),
             Some(_) => {
-                let mut piece = Vec::with_capacity(Self::PIECE);
+                let mut piece = Vec::with_capacity(self.piece);
                 piece.push(step);
                 self.pieces.push(piece);
             }
@@ -147,8 +143,8 @@ impl Steps {
 
     /// The steps from index `first` on.
     fn pieces_from(&self, first: usize) -> impl Iterator<Item = &[u32]> + '_ {
-        let mut pieces = self.pieces.iter().skip(first / Self::PIECE);
-        let rest = pieces.next().and_then(|piece| piece.get(first % Self::PIECE..));
+        let mut pieces = self.pieces.iter().skip(first / self.piece);
+        let rest = pieces.next().and_then(|piece| piece.get(first % self.piece..));
         rest.into_iter().chain(pieces.map(Vec::as_slice))
     }
 
@@ -165,8 +161,8 @@ impl Steps {
 
 impl Writer {
     /// A writer for a merge at `ranks`. `LimitExceeded` if a step has no room for the number of a member.
-    pub(super) fn new(ranks: &[u64]) -> Result<Writer> {
-        let steps = Steps::new(ranks.len());
+    pub(super) fn new(ranks: &[u64], tuning: &Tuning) -> Result<Writer> {
+        let steps = Steps::new(ranks.len(), tuning.piece_steps);
         let most = steps.most();
         if most == 0 {
             return Err(Error::limit(format!("{} fragments are too many to be merged", ranks.len())).at(0));
@@ -175,7 +171,9 @@ impl Writer {
             block: Block {
                 steps,
                 checkpoints: Vec::new(),
-                stride: MIN_STRIDE.max(ranks.len() * MIN_STRIDE_PER_MEMBER),
+                stride: tuning
+                    .stride_steps
+                    .max(ranks.len() * tuning.stride_steps_per_member),
                 end: Checkpoint {
                     cell: 0,
                     ranks: ranks.into(),
@@ -525,7 +523,7 @@ mod tests {
             let taken = (0..5000).map(|i| (last, 7 + i));
             let taken = taken.chain((0..10).map(|i| (0, 100_000 + 3 * i)));
             let taken: Vec<(u32, u64)> = taken.chain([(last, 200_000)]).collect();
-            let mut writer = Writer::new(&ranks).unwrap();
+            let mut writer = Writer::new(&ranks, &Tuning::SMALL).unwrap();
             assert!(
                 taken
                     .iter()
@@ -544,6 +542,6 @@ mod tests {
             }
             assert!(found == taken, "{members} members");
         }
-        assert_eq!(Steps::new(1 << 31).most(), 0);
+        assert_eq!(Steps::new(1 << 31, 4).most(), 0);
     }
 }

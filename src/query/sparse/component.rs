@@ -17,18 +17,6 @@ use crate::runtime::work::Job;
 use std::ops::Range;
 use std::sync::Arc;
 
-// In tests these constants are small, so that few cells reach the same limits as large arrays.
-
-/// The least number of cells of the view between two checkpoints.
-const MIN_BLOCK: u64 = if cfg!(test) { 8 } else { 1 << 16 };
-
-/// The same per member: a checkpoint holds a rank for each. It limits checkpoints to one 64th of the bytes of
-/// the coordinates between them.
-const MIN_BLOCK_PER_MEMBER: u64 = if cfg!(test) { 1 } else { 64 };
-
-/// A merge of fewer candidates is not worth several threads.
-const MIN_PARALLEL: u64 = if cfg!(test) { 32 } else { 1 << 16 };
-
 /// The first cells of a component, and perhaps some more.
 pub(super) struct FirstCells {
     members: Arc<[Ranked]>,
@@ -227,7 +215,8 @@ impl<K: SortKey + 'static> Component<K> {
     fn make_plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
         let candidates = self.inputs.iter();
         let candidates = candidates.fold(0u64, |sum, input| sum.saturating_add(input.count()));
-        let estimate = (candidates / MIN_BLOCK + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
+        let estimate =
+            (candidates / rules.tuning.block_cells + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
         let key = CacheKey::of(self.object);
         let outline = engine.cache.derive(key, estimate, Keep::Staying, || {
             self.outline(engine, rules, candidates)
@@ -334,9 +323,10 @@ fn checkpoints<K: SortKey>(
     let total = end.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
     let threads = parallel::threads();
     let (mut bounds, mut keys) = (vec![start], Vec::new());
-    if total > MIN_PARALLEL && threads > 1 {
+    let worth = rules.tuning.parallel_candidates;
+    if total > worth && threads > 1 {
         let ranks;
-        (keys, ranks) = splits(rules, members, (2 * threads).min(total / MIN_PARALLEL + 1))?;
+        (keys, ranks) = splits(rules, members, (2 * threads).min(total / worth + 1))?;
         bounds.extend(ranks);
     }
     bounds.push(end);
@@ -423,7 +413,8 @@ fn part<K: SortKey>(
     job: &Job,
     keep: Option<KeepBlock>,
 ) -> std::result::Result<Vec<Checkpoint>, Stop> {
-    let most = MIN_BLOCK.max(members.len() as u64 * MIN_BLOCK_PER_MEMBER);
+    let per_member = members.len() as u64 * rules.tuning.block_cells_per_member;
+    let most = rules.tuning.block_cells.max(per_member);
     let mut merge = Merge::new(rules, members, from, to, between);
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
     let mut cell = 0u64;
@@ -461,7 +452,7 @@ fn next_block<K: SortKey>(
     most: u64,
     pass: impl FnMut(u64) -> Result<()>,
 ) -> std::result::Result<Block, Stop> {
-    let mut writer = Writer::new(merge.ranks())?;
+    let mut writer = Writer::new(merge.ranks(), merge.rules.tuning)?;
     merge.take(most, &mut writer, pass)?;
     Ok(writer.end())
 }

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::field::Stored;
 use crate::fragment::cells::{Cells, FragmentCells};
 use crate::fragment::column::Content;
+use crate::runtime::tuning::Tuning;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -18,6 +19,7 @@ pub(super) struct Gather {
     /// Number of cells in the view.
     count: u64,
     field: Field,
+    tuning: &'static Tuning,
     /// The cells of each input, once known; None if they have the fill value.
     stored: Vec<OnceLock<Result<Option<FragmentCells>>>>,
 }
@@ -76,9 +78,6 @@ const MIN_LONG_RUN: u64 = 64;
 
 /// The most cells of a segment for each cell wanted, and the most bytes of var-sized cells.
 const MAX_WASTE: u64 = 8;
-
-/// Segments of var-sized cells with at most this many bytes are read as a whole.
-const MIN_WASTED_BYTES: u64 = if cfg!(test) { 16 } else { 256 << 10 };
 
 impl Segment {
     /// A segment without cells.
@@ -248,12 +247,13 @@ fn cells_of(piece: &Piece) -> Range<u64> {
 
 impl Gather {
     /// `field` of the view that `merged` makes.
-    pub(super) fn new(merged: Arc<dyn Merged>, field: Field) -> Result<Gather> {
+    pub(super) fn new(merged: Arc<dyn Merged>, field: Field, tuning: &'static Tuning) -> Result<Gather> {
         Ok(Gather {
             count: merged.count()?,
             stored: merged.inputs().iter().map(|_| OnceLock::new()).collect(),
             merged,
             field,
+            tuning,
         })
     }
 
@@ -343,7 +343,7 @@ impl Gather {
             _ => 0,
         };
         let all: u64 = starts.iter().flatten().map(|starts| length(starts)).sum();
-        if all <= MIN_WASTED_BYTES {
+        if all <= self.tuning.wasted_bytes {
             return Ok(false);
         }
         let mut wanted = 0;

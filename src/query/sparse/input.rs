@@ -90,9 +90,6 @@ pub(super) struct Window<K> {
     pub end: u64,
 }
 
-/// The mean bytes of the strings of a candidate, above which a window has fewer candidates.
-const CANDIDATE_BYTES: u64 = if cfg!(test) { 4 } else { 64 };
-
 /// The mark of a cell that is deleted.
 pub(super) const DELETED: u32 = 1 << 31;
 
@@ -273,7 +270,11 @@ impl Input {
             cells.end = whole;
         }
         let fields = self.dimensions.iter().chain(self.deletes.fields());
-        cells = fitting(fields, cells, most.saturating_mul(CANDIDATE_BYTES))?;
+        cells = fitting(
+            fields,
+            cells,
+            most.saturating_mul(self.info.engine.tuning.candidate_string_bytes),
+        )?;
         let mut window = Window::empty_at(rank);
         window.end = rank + (cells.end - cells.start);
 

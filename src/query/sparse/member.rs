@@ -4,13 +4,9 @@ use super::input::{Input, Ranked, Window};
 use crate::catalog::time::TimeRange;
 use crate::error::{Error, Result};
 use crate::query::order::{GlobalOrder, SortKey};
+use crate::runtime::tuning::Tuning;
 use std::cmp::Ordering;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// The least and the greatest number of candidates in a window. Tiles of sparse fragments have 10,000 cells
-/// by default. Tests have small fragments and use small windows.
-pub(super) const WINDOW: Range<u64> = if cfg!(test) { 3..11 } else { 32..10_000 };
 
 /// The settings that all merges of a view share.
 pub(super) struct Rules {
@@ -22,6 +18,8 @@ pub(super) struct Rules {
     pub duplicates: bool,
     /// The most bytes that all windows of one merge may take together.
     pub memory: u64,
+    /// The sizes of windows, batches and blocks.
+    pub tuning: &'static Tuning,
 }
 
 impl Rules {
@@ -86,9 +84,10 @@ impl<K: SortKey> Sorted<K> {
             return Err(input.info.place(Error::limit(message).at(0)));
         }
         let mut all: Vec<(K, u64, u32, u64)> = Vec::new();
+        let most = rules.tuning.max_window_candidates;
         let mut rank = 0;
         while rank < input.count() {
-            let window: Window<K> = input.window(&rules.order, rules.times, rank, WINDOW.end)?;
+            let window: Window<K> = input.window(&rules.order, rules.times, rank, most)?;
             let cells: Vec<u64> = input.cells(rank..window.end).flatten().collect();
             for (i, key) in window.keys.iter().enumerate() {
                 let offset = (window.rank(i) - rank) as usize;

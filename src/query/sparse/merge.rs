@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Run, Taker};
 use super::input::{DELETED, Window};
-use super::member::{Member, Rules, WINDOW};
+use super::member::{Member, Rules};
 use crate::error::{Error, Result};
 use crate::query::order::SortKey;
 use std::cmp::Reverse;
@@ -42,7 +42,8 @@ struct Cursor<K> {
 /// has been read of a member. A batch is sorted as a whole. That is faster than a heap of the members' next
 /// candidates, since sorting does not branch on keys.
 pub(super) struct Merge<'a, K> {
-    rules: &'a Rules,
+    /// The settings.
+    pub(super) rules: &'a Rules,
     members: &'a [Member<K>],
     /// The range of keys that candidates must be in, if known. The lower bound is inclusive, the upper one
     /// exclusive.
@@ -68,12 +69,6 @@ pub(super) struct Merge<'a, K> {
 
 /// Windows of a member that are read ahead. With two, a batch need not end where a window ends.
 const WINDOWS_AHEAD: usize = 2;
-
-/// Approximate candidates of a batch. They and a copy fit in a processor's second-level cache.
-const BATCH_SIZE: usize = if cfg!(test) { 16 } else { 8192 };
-
-/// The least number of candidates of each member in a batch, since each batch looks at all members.
-const MIN_BATCH_PER_MEMBER: usize = if cfg!(test) { 1 } else { 16 };
 
 impl<K> Cursor<K> {
     /// Candidate `i` of those that are in no batch yet: its window, and its index there. None if it has not
@@ -102,6 +97,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
     ) -> Self {
         // A candidate takes memory for its key, time, rank and mark.
         let each = size_of::<K>() + 3 * 8;
+        let tuning = rules.tuning;
         let window = rules.memory / (WINDOWS_AHEAD * each * members.len().max(1)) as u64;
         let cursors = from.iter().zip(to).map(|(&from, &to)| Cursor {
             windows: VecDeque::with_capacity(WINDOWS_AHEAD),
@@ -125,7 +121,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
             batch: Batch::new(),
             next: 0,
             ranks: from.to_vec(),
-            window: window.clamp(WINDOW.start, WINDOW.end),
+            window: window.clamp(tuning.min_window_candidates, tuning.max_window_candidates),
             seen: Vec::new(),
             shared: false,
         }
@@ -227,7 +223,9 @@ impl<'a, K: SortKey> Merge<'a, K> {
     /// Makes the next batch, which is empty at the end.
     fn fill_batch(&mut self) -> std::result::Result<(), Stop> {
         self.next = 0;
-        let most = (BATCH_SIZE / self.members.len().max(1)).max(MIN_BATCH_PER_MEMBER);
+        let tuning = self.rules.tuning;
+        let most = tuning.batch_candidates / self.members.len().max(1);
+        let most = most.max(tuning.batch_candidates_per_member);
         for member in 0..self.cursors.len() {
             self.read_ahead(member, WINDOWS_AHEAD)?;
         }

@@ -128,9 +128,6 @@ trait Merged: Send + Sync {
 /// A fragment, runs of its cells, and whether all of these are cells of the view.
 type Source<'a> = (&'a Input, Vec<Range<u64>>, bool);
 
-/// With no more fragments than this, opening them is cheaper than reading their outlines.
-const MAX_OPENED: usize = if cfg!(test) { 1 } else { 64 };
-
 impl Sparse {
     /// The view of what is selected.
     pub(super) fn new(of: &Selection) -> Sparse {
@@ -162,8 +159,9 @@ impl Sparse {
     pub(super) fn tile_runs(&self) -> Result<Vec<TileRun>> {
         // Where the order of cells is looked at first, the outlines do not tell it.
         let later = self.array.engine.disorder.is_found_by_readers();
+        let small = self.array.engine.tuning.small_fragment_cells;
         match self.told()? {
-            Some(told) if later && told.iter().all(|run| run.cells > order::MAX_SMALL) => Ok(told.to_vec()),
+            Some(told) if later && told.iter().all(|run| run.cells > small) => Ok(told.to_vec()),
             _ => {
                 let runs = self.cells()?.stored()?.into_iter();
                 let runs = runs.map(|(cells, input)| match input {
@@ -176,7 +174,8 @@ impl Sparse {
     }
 
     fn told(&self) -> Result<Option<&[TileRun]>> {
-        let told = get_or_make(&self.told, || self.runs_of_outlines(MAX_OPENED))?;
+        let few = self.array.engine.tuning.opened_fragments;
+        let told = get_or_make(&self.told, || self.runs_of_outlines(few))?;
         Ok(told.as_deref())
     }
 
@@ -258,7 +257,7 @@ impl Sparse {
         let size = found.cell_size();
         let engine = &self.array.engine;
         let object = engine.number(&(&self.array.path, self.state, field));
-        let gather = Gather::new(cells, found)?;
+        let gather = Gather::new(cells, found, engine.tuning)?;
         Ok(Arc::new(RunCells::new(gather, size, &self.array, object)))
     }
 
@@ -367,6 +366,7 @@ impl Sparse {
             times,
             duplicates: self.schema.allows_duplicates,
             memory: self.most.map_or(memory, |most| memory.min(enough(most))),
+            tuning: array.engine.tuning,
         };
         let components = Components::<K>::new(self.array.clone(), self.state, rules, inputs);
         Ok(match self.most {

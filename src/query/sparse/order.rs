@@ -21,9 +21,6 @@ use std::sync::Mutex;
 /// The format version from which on writers in global order check the order of cells.
 const MIN_CHECKED_VERSION: u32 = 5;
 
-/// The cells of fragments with no more than this are compared first.
-pub(super) const MAX_SMALL: u64 = if cfg!(test) { 16 } else { 1 << 14 };
-
 /// In larger fragments, one of so many tiles is compared before, and at most [`MAX_SAMPLES`].
 const TILES_PER_SAMPLE: u64 = 64;
 
@@ -63,7 +60,8 @@ impl<K: SortKey> Order<K> {
         if input.has_signed_strings() {
             return Ok(true);
         }
-        let later = input.count() > MAX_SMALL && input.info.version() >= MIN_CHECKED_VERSION;
+        let later =
+            input.count() > rules.tuning.small_fragment_cells && input.info.version() >= MIN_CHECKED_VERSION;
         match self.is_found_by_readers(engine) && later {
             true => Ok(true),
             false => self.all.get_or_make(|| look_at_order::<K>(rules, input)),
@@ -214,15 +212,10 @@ fn ends<K: SortKey>(rules: &Rules, input: &Input, ranks: Range<u64>) -> Result<L
 /// Whether the cells of a fragment are stored in global order. If there are too many to compare all of them,
 /// evenly spread samples are compared, within themselves and with each other.
 fn look_at_order<K: SortKey>(rules: &Rules, input: &Input) -> Result<bool> {
-    /// Candidates in a step. They are compared with each other and the first candidate of the next step.
-    const STEP_SIZE: u64 = if cfg!(test) { 16 } else { 8192 };
-    /// With no more steps than this, all steps are compared.
-    const MAX_COMPARED_STEPS: u64 = if cfg!(test) { 64 } else { 512 };
-    /// With more steps, this many are compared.
-    const SAMPLED_STEPS: u64 = if cfg!(test) { 8 } else { 32 };
-    let steps = input.count().div_ceil(STEP_SIZE);
-    let looks = if steps > MAX_COMPARED_STEPS {
-        SAMPLED_STEPS
+    let size = rules.tuning.order_step_candidates;
+    let steps = input.count().div_ceil(size);
+    let looks = if steps > rules.tuning.all_order_steps {
+        rules.tuning.sampled_order_steps
     } else {
         steps
     };
@@ -230,8 +223,8 @@ fn look_at_order<K: SortKey>(rules: &Rules, input: &Input) -> Result<bool> {
     let ends = parallel::each(looks, |look| -> Result<Option<Vec<K>>> {
         // The samples include the first and the last step.
         let step = look * (steps - 1) / (looks - 1).max(1);
-        let rank = step * STEP_SIZE;
-        let end = input.count().min(rank + STEP_SIZE + 1);
+        let rank = step * size;
+        let end = input.count().min(rank + size + 1);
         Ok(match ends(rules, input, rank..end)? {
             Looked::InOrder(first, last) => Some(vec![first, last]),
             Looked::Nothing => Some(Vec::new()),

@@ -2,19 +2,20 @@
 //! cells in a hash map, and sorts those of the view with a plain comparison of coordinates, without keys,
 //! windows, heaps or checkpoints.
 
-use super::super::testing::{Numbers, UUID, generic, open, read};
+use super::super::testing::{Numbers, UUID, generic, open, open_tuned, read};
 use super::super::{DimRange, View};
 use super::batch::WRONG_TURN;
 use crate::bytes::Output;
 use crate::catalog::time::TimeRange;
 use crate::fragment::column::Content;
+use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::path::Path;
 
 mod arrays;
-use arrays::{ASCII, Cell, Coordinate, Design, Dimension, INT32, Int, Text, Written, key};
+use arrays::{ASCII, Cell, Coordinate, Design, Dimension, HILBERT, INT32, Int, Text, Written, key};
 
 /// The cells that a view must have.
 fn model(
@@ -92,7 +93,8 @@ fn check(view: &View, field: usize, content: Content, wanted: &[u8], numbers: &m
             "{what}: {from}..{to}"
         );
     }
-    assert!(read(&*cells, content, 1 + numbers.below(200)) == wanted, "{what}");
+    let step = 1 + numbers.below((len / 100).max(200));
+    assert!(read(&*cells, content, step) == wanted, "{what}");
     assert!(read(&*cells, content, 1 << 20) == wanted, "{what}");
 }
 
@@ -106,16 +108,30 @@ fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<u8>) {
     (data, offsets)
 }
 
-/// Compares views of `written`, at random times and in random parts, with the model.
+/// Compares views of `written`, at random times and in random parts, with the model: read in small parts, and in
+/// those of production.
 fn compare(numbers: &mut Numbers, design: &Design, written: &[Written], seed: u64) {
+    compare_tuned(numbers, design, written, seed, &Tuning::SMALL, 4);
+    compare_tuned(numbers, design, written, seed, &Tuning::PRODUCTION, 4);
+}
+
+/// Of `rounds` views, the first is that of all, and every second one is of a part.
+fn compare_tuned(
+    numbers: &mut Numbers,
+    design: &Design,
+    written: &[Written],
+    seed: u64,
+    tuning: &'static Tuning,
+    rounds: u64,
+) {
     let mut storage = MemoryStorage::default();
     let schema = format!("__schema/__1_1_{UUID}");
     storage.insert(Path::new(&schema), generic(&design.bytes()));
     for own in written {
         own.write(&mut storage, design);
     }
-    let (array, _) = open(&storage);
-    for round in 0..4 {
+    let (array, _) = open_tuned(&storage, tuning);
+    for round in 0..rounds {
         let times = match round {
             0 => None,
             _ => Some(TimeRange {
@@ -195,6 +211,33 @@ fn many_fragments_equal_the_model() {
             .map(|number| Written::random(&mut numbers, &design, number, 6))
             .collect();
         compare(&mut numbers, &design, &written, seed);
+    }
+}
+
+/// Enough cells for several windows, batches and blocks of production, merged by several threads.
+#[test]
+fn large_fragments_equal_the_model() {
+    for (seed, cell_order) in [(0, 0), (1, HILBERT)] {
+        let mut numbers = Numbers(seed + 3000);
+        let dimension = Dimension {
+            datatype: INT32,
+            domain: Some((Int(0), Int(399))),
+            extent: Some(Int(100)),
+        };
+        let design = Design {
+            dimensions: vec![dimension; 2],
+            duplicates: seed == 1,
+            tile_order: 0,
+            cell_order,
+            capacity: 10_000,
+        };
+        let (mut written, mut cells) = (Vec::new(), 0);
+        while cells < 2 * Tuning::PRODUCTION.block_cells {
+            let own = Written::random(&mut numbers, &design, written.len() as u64, 50_000);
+            cells += own.cells.len() as u64;
+            written.push(own);
+        }
+        compare_tuned(&mut numbers, &design, &written, seed, &Tuning::PRODUCTION, 2);
     }
 }
 

@@ -13,9 +13,6 @@ use crate::query::{DimRange, View};
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-/// The most cells of a piece.
-const PIECE_CELLS: u64 = if cfg!(test) { 5 } else { 1 << 14 };
-
 /// With more fragments than this, files are not held open.
 const MAX_HELD: usize = 64;
 
@@ -74,10 +71,10 @@ impl Piece {
     }
 }
 
-/// Appends `cells` in pieces.
-fn cut(fields: &Fields, mut cells: Range<u64>, pieces: &mut Vec<Piece>) {
+/// Appends `cells` in pieces of at most `most` cells.
+fn cut(fields: &Fields, mut cells: Range<u64>, most: u64, pieces: &mut Vec<Piece>) {
     while !cells.is_empty() {
-        let end = cells.end.min(cells.start + PIECE_CELLS);
+        let end = cells.end.min(cells.start + most);
         pieces.push(Piece {
             fields: fields.clone(),
             cells: cells.start..end,
@@ -122,6 +119,16 @@ impl WholeFragment {
             domain: [along(0)?, along(1)?],
             info: info.clone(),
         })
+    }
+
+    /// Appends `cells` in pieces.
+    fn cut(&self, cells: Range<u64>, pieces: &mut Vec<Piece>) {
+        cut(
+            &self.fields,
+            cells,
+            self.info.engine.tuning.matrix_piece_cells,
+            pieces,
+        );
     }
 
     /// Calls `visit` with the cells of each tile and a range that has their rows.
@@ -174,7 +181,7 @@ impl Source {
         for fragment in fragments {
             fragment.tiles(|cells, rows| {
                 if !is_known(cells.end - cells.start, rows) {
-                    cut(&fragment.fields, cells, &mut crossing);
+                    fragment.cut(cells, &mut crossing);
                 }
             })?;
         }
@@ -194,7 +201,7 @@ impl Source {
                 for fragment in fragments.iter().filter(|own| meet(&own.domain[0], rows)) {
                     fragment.tiles(|cells, tile| {
                         if meet(&tile, rows) {
-                            cut(&fragment.fields, cells, &mut pieces);
+                            fragment.cut(cells, &mut pieces);
                         }
                     })?;
                 }
@@ -207,7 +214,12 @@ impl Source {
                 };
                 let part = view.within(vec![rows, DimRange::default()]);
                 let fields = Arc::new([part.open(0)?, part.open(1)?, part.open(*values)?]);
-                cut(&fields, 0..part.count()?, &mut pieces);
+                cut(
+                    &fields,
+                    0..part.count()?,
+                    view.array().engine.tuning.matrix_piece_cells,
+                    &mut pieces,
+                );
             }
         }
         Ok(pieces)

@@ -3,8 +3,9 @@
 use super::*;
 use crate::catalog::Array;
 use crate::format::testing::Bytes as Builder;
-use crate::query::testing::{Files, Parts, UUID, generic, open, tile};
+use crate::query::testing::{Files, Parts, UUID, generic, open, open_tuned, tile};
 use crate::runtime::stats::Stats;
+use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
 use std::path::Path;
 
@@ -237,7 +238,7 @@ fn matrices_are_those_of_the_model() {
         Datatype::Uint8,
         Datatype::Bool,
     ];
-    for seed in 0..150 {
+    for seed in 0..250 {
         let numbers = &mut Numbers(seed);
         let design = Design {
             extents: [numbers.one(&[1, 3, 300, 9000]), numbers.one(&[1, 4, 50])],
@@ -266,7 +267,9 @@ fn matrices_are_those_of_the_model() {
                 cells
             })
             .collect();
-        let (_, array, _) = design.array(&fragments);
+        let (storage, ..) = design.array(&fragments);
+        let tuning = numbers.one(&[&Tuning::SMALL, &Tuning::PRODUCTION]);
+        let (array, _) = open_tuned(&storage, tuning);
         let view = view(&array);
         let (rows, columns) = (random_axis(numbers, rows), random_axis(numbers, columns));
         let wanted = model(&view, &rows, &columns);

@@ -2,7 +2,7 @@
 
 use super::super::bits::Bits;
 use super::super::leaf::Shape;
-use super::{MAX_VALUES_READ, Page, cells};
+use super::{Page, cells};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -44,7 +44,7 @@ impl Page<'_> {
         let most = self.leaf.most_definition();
         let mut entry = entries.start;
         while entry < entries.end {
-            let end = (entry + MAX_VALUES_READ).min(entries.end);
+            let end = (entry + self.engine.tuning.page_values).min(entries.end);
             self.presence(entry..end, |present| take(most - u8::from(!present)))?;
             entry = end;
         }

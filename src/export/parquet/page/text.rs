@@ -7,9 +7,6 @@ use crate::error::{Error, Result};
 use crate::fragment::column::Content;
 use std::ops::Range;
 
-/// The most bytes of text read in one step.
-const MAX_TEXT_READ: u64 = if cfg!(test) { 100 } else { 1 << 20 };
-
 impl Page<'_> {
     /// Appends bytes of texts with their lengths, up to the last text that is not null.
     pub(super) fn texts(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
@@ -36,7 +33,7 @@ impl Page<'_> {
             let mut rest = &*wanted;
             while let Some(&(_, start, _)) = rest.first() {
                 let near = |&(_, first, len): &(u64, u64, u64)| {
-                    first.saturating_add(len).saturating_sub(start) <= MAX_TEXT_READ
+                    first.saturating_add(len).saturating_sub(start) <= self.engine.tuning.page_text_bytes
                 };
                 let together = rest.partition_point(near).max(1);
                 let (some, others) = rest.split_at(together);
@@ -90,7 +87,7 @@ impl Page<'_> {
         };
         let valid = self.column.validity(rows.clone())?;
         let strip = matches!(self.leaf.encoding, Encoding::Bytes { strip: true });
-        let step = (MAX_TEXT_READ / size.max(1)).max(1);
+        let step = (self.engine.tuning.page_text_bytes / size.max(1)).max(1);
         let mut out = Vec::new();
         let null = |row: u64| {
             let place = (row - rows.start) as usize;
