@@ -5,6 +5,7 @@ use super::*;
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::error::ErrorKind;
+use crate::format::testing::Random;
 use crate::query::testing::open_local;
 use crate::runtime::tuning::Tuning;
 use std::path::{Path, PathBuf};
@@ -48,18 +49,8 @@ pub(super) fn dump(bytes: &[u8]) -> String {
     out + &format!("{:08x}\n", bytes.len())
 }
 
-/// Numbers that follow from a seed.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % end.max(1)
-    }
-}
-
 /// Reads ranges of a file first, then all of it. Returns 1, or 0 if its source cannot be read.
-fn check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut Numbers) -> u64 {
+fn check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut Random) -> u64 {
     match try_check(what, layout, numbers) {
         Ok(()) => 1,
         Err(error) => {
@@ -69,7 +60,7 @@ fn check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut Numb
     }
 }
 
-fn try_check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut Numbers) -> Result<()> {
+fn try_check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut Random) -> Result<()> {
     let file = layout()?;
     let len = file.len();
     let mut parts = Vec::new();
@@ -97,7 +88,7 @@ fn try_check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut 
 #[test]
 fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
     let options = Options::default();
-    let (mut files, mut numbers) = ([0; 3], Numbers(5));
+    let (mut files, mut numbers) = ([0; 3], Random(5));
     let both = [&Tuning::SMALL, &Tuning::PRODUCTION];
     for (path, tuning) in arrays().iter().flat_map(|path| both.map(|tuning| (path, tuning))) {
         let Ok(view) = open_local(path, tuning).and_then(|array| View::new(array, None, None)) else {

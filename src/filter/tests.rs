@@ -6,6 +6,7 @@ use super::{EncryptionKey, TileCodec};
 use crate::error::ErrorKind;
 use crate::format::datatype::Datatype;
 use crate::format::pipeline::{Codec, Filter};
+use crate::format::testing::Random;
 
 #[test]
 fn tiles_of_libtiledb() {
@@ -80,32 +81,18 @@ fn lengths_that_disagree_fail() {
     }
 }
 
-/// Random numbers for damaging bytes (xorshift64*).
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() >> 33) as usize % n.max(1)
-    }
-
     /// Changes one to three bytes.
     fn damage(&mut self, bytes: &mut Vec<u8>) {
-        for _ in 0..1 + self.below(3) {
-            let at = self.below(bytes.len());
-            match self.below(8) {
+        for _ in 0..1 + self.index(3) {
+            let at = self.index(bytes.len());
+            match self.index(8) {
                 0 => bytes.truncate(at),
                 1 => bytes.insert(at, self.next() as u8),
                 2 => bytes.extend_from_within(at..),
                 3 if at + 4 <= bytes.len() => bytes[at..at + 4].fill(0xFF),
                 4 if at + 4 <= bytes.len() => bytes[at..at + 4].fill(0),
-                5 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
+                5 if at < bytes.len() => bytes[at] ^= 1 << self.index(8),
                 6 if at < bytes.len() => bytes[at] = bytes[at].wrapping_add(1),
                 _ if at < bytes.len() => bytes[at] = self.next() as u8,
                 _ => {}
@@ -123,7 +110,7 @@ fn damage_never_panics_nor_changes_the_length() {
     for round in 0..8000 {
         let (codec, (original, metadata, data)) = &cases[round % cases.len()];
         let (mut original, mut metadata, mut data) = (*original, metadata.clone(), data.clone());
-        match random.below(8) {
+        match random.index(8) {
             0..4 => random.damage(&mut metadata),
             4..7 => random.damage(&mut data),
             _ => original = original.wrapping_add(random.below(9) as u32).wrapping_sub(4) & 0xFFFF,

@@ -208,14 +208,10 @@ pub fn schema(version: u32, sparse: bool, dimensions: &[Field], attributes: &[Fi
     Schema::parse(&schema_body(version, sparse, dimensions, attributes).bytes).unwrap()
 }
 
-/// Random-looking numbers, always the same for a seed (SplitMix64).
-pub struct Random(u64);
+/// Random-looking numbers, always the same for a seed (SplitMix64). The field is the seed.
+pub struct Random(pub u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
-        Random(seed)
-    }
-
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -224,8 +220,18 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `n`.
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
+    /// A number below `end`; 0 if there is none.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    /// An index of a list of `len` items; 0 if it is empty.
+    pub fn index(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+
+    /// One of some values.
+    pub fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.index(of.len())]
     }
 }

@@ -5,6 +5,7 @@ use super::filesystem::{FileSystem, Found};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
+use crate::format::testing::Random;
 use crate::layout::FileLayout;
 use crate::runtime::hash;
 use crate::storage::Credentials;
@@ -131,18 +132,6 @@ impl File for WorldPath {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-}
-
 /// An open directory: its path, and its entries with `.` and `..` as of the last read from the start.
 type OpenDirectory = (String, Option<Vec<String>>);
 
@@ -187,25 +176,25 @@ impl Kernel {
     }
 
     fn any(&mut self) -> (u64, String) {
-        let at = self.random.below(self.known.len());
+        let at = self.random.index(self.known.len());
         let (number, (path, ..)) = self.known.iter().nth(at).unwrap();
         (*number, path.clone())
     }
 
     fn name(&mut self) -> String {
-        format!("{}{}", ["d", "f"][self.random.below(2)], self.random.below(4))
+        format!("{}{}", ["d", "f"][self.random.index(2)], self.random.index(4))
     }
 
     /// Creates, changes or removes a file or directory.
     fn change(&mut self) {
         let paths: Vec<String> = self.world.0.lock().unwrap().keys().cloned().collect();
-        if paths.len() > 60 || self.random.below(4) == 0 && !paths.is_empty() {
-            let path = &paths[self.random.below(paths.len())];
+        if paths.len() > 60 || self.random.index(4) == 0 && !paths.is_empty() {
+            let path = &paths[self.random.index(paths.len())];
             self.world.remove(path);
             return;
         }
         let directories: Vec<&String> = paths.iter().filter(|p| self.world.get(p) == Some(None)).collect();
-        let parent = match self.random.below(directories.len() + 1) {
+        let parent = match self.random.index(directories.len() + 1) {
             0 => "",
             i => directories[i - 1],
         };
@@ -218,8 +207,8 @@ impl Kernel {
             NodeType::Directory if self.world.get(&path).is_some() => return,
             NodeType::Directory => None,
             _ => Some(Arc::new(vec![
-                self.random.below(256) as u8;
-                self.random.below(20_000)
+                self.random.index(256) as u8;
+                self.random.index(20_000)
             ])),
         };
         self.world.0.lock().unwrap().insert(path, content);
@@ -314,7 +303,7 @@ impl Kernel {
 
     fn pick<T>(random: &mut Random, from: &BTreeMap<u64, T>) -> Option<u64> {
         let count = from.len();
-        (count > 0).then(|| *from.keys().nth(random.below(count)).unwrap())
+        (count > 0).then(|| *from.keys().nth(random.index(count)).unwrap())
     }
 
     fn read(&mut self) {
@@ -322,7 +311,7 @@ impl Kernel {
             return;
         };
         let (path, bytes) = &self.files[&number];
-        let (offset, size) = (self.random.below(21_000), self.random.below(9000));
+        let (offset, size) = (self.random.index(21_000), self.random.index(9000));
         let handle = self.filesystem.handle(FuseHandle(number)).ok().unwrap();
         let Handle::File(handle) = &*handle else {
             panic!("{path} is not open as a file");
@@ -377,8 +366,8 @@ impl Kernel {
         };
         let (path, snapshot) = self.directories[&number].clone();
         let most = snapshot.as_ref().map_or(1, |names| names.len() + 2);
-        let (offset, room) = (self.random.below(most), 1 + self.random.below(5));
-        let offset = if self.random.below(3) == 0 { 0 } else { offset };
+        let (offset, room) = (self.random.index(most), 1 + self.random.index(5));
+        let offset = if self.random.index(3) == 0 { 0 } else { offset };
         let mut seen = Vec::new();
         let answer =
             self.filesystem
@@ -437,7 +426,7 @@ impl Kernel {
             return;
         }
         let (_, count, _) = self.known.get_mut(&number).unwrap();
-        let times = 1 + self.random.below(*count as usize) as u64;
+        let times = 1 + self.random.index(*count as usize) as u64;
         *count -= times;
         self.filesystem.inodes.forget(number, times);
         if *count == 0 {
@@ -453,7 +442,7 @@ impl Kernel {
     }
 
     fn step(&mut self) {
-        match self.random.below(24) {
+        match self.random.index(24) {
             0..3 => self.change(),
             3..9 => self.lookup(),
             9..11 => self.getattr(),

@@ -22,16 +22,6 @@ thread_local! {
 
 pub(crate) const UUID: &str = "0123456789abcdef0123456789abcdef";
 
-/// Pseudorandom numbers from a seed.
-pub(super) struct Numbers(pub(super) u64);
-
-impl Numbers {
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % end.max(1)
-    }
-}
-
 /// A tile of chunks of `size` bytes each, filtered by `filter`.
 pub(crate) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> {
     let chunks: Vec<&[u8]> = data.chunks(size).collect();

@@ -5,6 +5,7 @@ use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
 use crate::export::tests::arrays;
 use crate::export::{Format, Options};
+use crate::format::testing::Random;
 use crate::query::DimRange;
 use std::path::{Path, PathBuf};
 
@@ -83,13 +84,13 @@ fn any_range_of_any_file_is_that_of_the_whole() {
         // Attributes that cannot be read are left out.
         let columns = Table::new(&view).unwrap().columns().len();
         assert!(rows.iter().all(|row| row.len() == columns));
-        let mut at = 12_345usize;
+        let mut random = Random(12_345);
         for _ in 0..200 {
-            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let start = (at >> 33) % (whole.len() + 5);
-            let end = start + (at >> 20) % 5000;
-            let piece = Output::of(|out| layout.read(start as u64..end as u64, out)).unwrap();
-            let wanted = &whole[start.min(whole.len())..end.min(whole.len())];
+            let start = random.below(whole.len() as u64 + 5);
+            let end = start + random.below(5000);
+            let piece = Output::of(|out| layout.read(start..end, out)).unwrap();
+            let place = |at: u64| (at as usize).min(whole.len());
+            let wanted = &whole[place(start)..place(end)];
             assert!(*piece == *wanted, "{start}..{end} of {}", path.display());
         }
         assert!(*Output::of(|out| layout.read(0..u64::MAX, out)).unwrap() == whole);

@@ -1,10 +1,10 @@
 use super::*;
 use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
-use crate::export::tests::arrays;
+use crate::export::tests::{arrays, dump};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Form;
-use crate::format::testing::{Bytes, ZSTD, field, schema_body};
+use crate::format::testing::{Bytes, Random, ZSTD, field, schema_body};
 use crate::query::testing::{Files, Parts, UUID, generic, open, open_local, tile};
 use crate::query::{DimRange, TileRun};
 use crate::runtime::tuning::Tuning;
@@ -18,21 +18,6 @@ fn data() -> PathBuf {
 
 fn whole(file: &FileLayout) -> Result<Vec<u8>> {
     Ok(Output::of(|out| file.read(0..u64::MAX, out))?.to_vec())
-}
-
-/// Bytes as `hexdump -C` shows them.
-fn dump(bytes: &[u8]) -> String {
-    let lines = bytes.chunks(16).enumerate().map(|(i, line)| {
-        let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        let (left, right) = hex.split_at(hex.len().min(8));
-        let both = format!("{}  {}", left.join(" "), right.join(" "));
-        let text = line.iter().map(|&byte| match byte {
-            b' '..=b'~' => byte as char,
-            _ => '.',
-        });
-        format!("{:08x}  {both:<48}  |{}|\n", 16 * i, text.collect::<String>())
-    });
-    lines.collect::<String>() + &format!("{:08x}\n", bytes.len())
 }
 
 #[test]
@@ -51,15 +36,9 @@ fn the_file_is_the_one_that_is_shown() {
     assert!(shown == dump, "\n{dump}");
 }
 
-/// A random number below `end`.
-fn below(seed: &mut u64, end: u64) -> u64 {
-    *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-    (*seed >> 33) % end.max(1)
-}
-
 #[test]
 fn files_are_as_long_as_they_say_whatever_is_read_first() {
-    let (mut files, mut groups, mut seed) = (0, 0, 7);
+    let (mut files, mut groups, mut random) = (0, 0, Random(7));
     let both = [&Tuning::SMALL, &Tuning::PRODUCTION];
     for (path, tuning) in arrays().iter().flat_map(|path| both.map(|tuning| (path, tuning))) {
         let array = open_local(path, tuning).unwrap();
@@ -90,9 +69,9 @@ fn files_are_as_long_as_they_say_whatever_is_read_first() {
             let other = Arc::new(View::new(other, None, subarray).unwrap());
             let other = layout(&other).unwrap();
             for _ in 0..60 {
-                let start = below(&mut seed, file.len());
-                let most = [3, 40, 1000][below(&mut seed, 3) as usize];
-                let end = start + below(&mut seed, most);
+                let start = random.below(file.len());
+                let most = [3, 40, 1000][random.index(3)];
+                let end = start + random.below(most);
                 let piece = Output::of(|out| other.read(start..end, out)).unwrap();
                 let expected = &all[start as usize..(end as usize).min(all.len())];
                 assert!(*piece == *expected, "{}: {start}..{end}", path.display());
@@ -175,17 +154,17 @@ fn row_groups_are_even_and_end_at_tiles() {
     );
     // Tiles that are too large are cut.
     assert_eq!(plan::divide(&[run(100, 90)], 40), [0, 33, 66, 100]);
-    let (mut seed, mut aligned) = (3, 0);
+    let (mut random, mut aligned) = (Random(3), 0);
     for _ in 0..2000 {
-        let runs: Vec<TileRun> = (0..1 + below(&mut seed, 6))
-            .map(|_| run(below(&mut seed, 3000), 1 + below(&mut seed, 60)))
+        let runs: Vec<TileRun> = (0..1 + random.below(6))
+            .map(|_| run(random.below(3000), 1 + random.below(60)))
             .collect();
         let (mut ends, mut rows) = (HashSet::new(), 0);
         for run in &runs {
             ends.extend((0..run.cells).step_by(run.tile as usize).map(|cell| rows + cell));
             rows += run.cells;
         }
-        let most = 100 + below(&mut seed, 300);
+        let most = 100 + random.below(300);
         let bounds = plan::divide(&runs, most);
         assert_eq!((bounds[0], *bounds.last().unwrap()), (0, rows));
         let sizes: Vec<u64> = bounds.windows(2).map(|pair| pair[1] - pair[0]).collect();

@@ -89,17 +89,17 @@ fn fields(view: &Schema) -> Vec<StoredField> {
 
 /// A random value of a field, for a constant or a cell.
 fn bytes(name: &str, random: &mut Random) -> Vec<u8> {
-    let small = random.below(4) as i64 - 1;
-    let letter = |random: &mut Random| b"ab\0\xE9"[random.below(4)];
+    let small = random.index(4) as i64 - 1;
+    let letter = |random: &mut Random| b"ab\0\xE9"[random.index(4)];
     match name {
         "n" => (small as i32).to_le_bytes().to_vec(),
-        "f" => [-0.0, 0.0, 1.5, f64::NAN][random.below(4)].to_le_bytes().to_vec(),
-        "s" | "d" => (0..random.below(3)).map(|_| letter(random)).collect(),
+        "f" => [-0.0, 0.0, 1.5, f64::NAN][random.index(4)].to_le_bytes().to_vec(),
+        "s" | "d" => (0..random.index(3)).map(|_| letter(random)).collect(),
         "c" => vec![letter(random)],
         "g" => (0..3).map(|_| letter(random)).collect(),
-        "b" => vec![random.below(2) as u8],
+        "b" => vec![random.index(2) as u8],
         "x" => (small as i16).to_le_bytes().to_vec(),
-        "e" => vec![random.below(4) as u8 * 60],
+        "e" => vec![random.index(4) as u8 * 60],
         _ => vec![0; 4],
     }
 }
@@ -117,7 +117,7 @@ fn decode(name: &str, bytes: &[u8]) -> Value {
 }
 
 fn column(name: &str, nullable: bool, cells: Vec<Vec<u8>>, random: &mut Random) -> Column {
-    let validity: Vec<u8> = cells.iter().map(|_| random.below(3).min(1) as u8).collect();
+    let validity: Vec<u8> = cells.iter().map(|_| random.index(3).min(1) as u8).collect();
     let ends = cells.iter().scan(7, |end, cell| {
         *end += cell.len() as u64;
         Some(*end)
@@ -166,25 +166,25 @@ fn combined(combination: Combination, children: Vec<Condition>) -> Condition {
 }
 
 fn random_condition(random: &mut Random, depth: usize) -> Condition {
-    if depth > 0 && random.below(3) > 0 {
-        let combination = [Combination::And, Combination::Or][random.below(2)];
-        let count = 1 + random.below(3);
+    if depth > 0 && random.index(3) > 0 {
+        let combination = [Combination::And, Combination::Or][random.index(2)];
+        let count = 1 + random.index(3);
         return combined(
             combination,
             (0..count).map(|_| random_condition(random, depth - 1)).collect(),
         );
     }
-    if random.below(8) == 0 {
+    if random.index(8) == 0 {
         return value(ConditionOp::Eq, "gone", &[0; 4]);
     }
-    if random.below(20) == 0 {
+    if random.index(20) == 0 {
         return value(ConditionOp::Eq, "was_var", b"a");
     }
     use ConditionOp::*;
-    let name = NAMES[random.below(NAMES.len())];
-    match [Lt, Le, Gt, Ge, Eq, Ne, In, NotIn, AlwaysTrue, AlwaysFalse][random.below(10)] {
+    let name = NAMES[random.index(NAMES.len())];
+    match [Lt, Le, Gt, Ge, Eq, Ne, In, NotIn, AlwaysTrue, AlwaysFalse][random.index(10)] {
         op @ (In | NotIn) => {
-            let mut set: Vec<_> = (0..1 + random.below(3)).map(|_| bytes(name, random)).collect();
+            let mut set: Vec<_> = (0..1 + random.index(3)).map(|_| bytes(name, random)).collect();
             if set.concat().is_empty() {
                 set.push(b"a".to_vec());
             }
@@ -280,13 +280,13 @@ fn holds(op: ConditionOp, name: &str, cell: &Value, value: &[u8], offsets: &[u64
 
 #[test]
 fn conditions_are_evaluated_as_the_rules_say() {
-    let mut random = Random::new(5);
+    let mut random = Random(5);
     let (view, count) = (view(), 24);
     let fields = fields(&view);
     let (mut kept, mut dropped) = (0, 0);
     for _ in 0..4000 {
         let condition = random_condition(&mut random, 3);
-        let until = (random.below(2) == 0).then_some(10);
+        let until = (random.index(2) == 0).then_some(10);
         let bound = bind(&condition, &view, &fields, until).unwrap();
         let mut columns: Vec<(&str, Column)> = Vec::new();
         for name in NAMES {
@@ -307,7 +307,7 @@ fn conditions_are_evaluated_as_the_rules_say() {
             })
             .collect();
         // Cells that are already deleted stay deleted.
-        let before: Vec<bool> = (0..count).map(|_| random.below(8) > 0).collect();
+        let before: Vec<bool> = (0..count).map(|_| random.index(8) > 0).collect();
         let mut found = before.clone();
         bound.evaluate(&slices, &mut found);
 

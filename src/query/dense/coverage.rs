@@ -211,23 +211,14 @@ impl Dense {
 mod tests {
     use super::super::overlay::Layer;
     use super::*;
+    use crate::format::testing::Random;
 
-    /// Small numbers from a seed.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (self.0 >> 33) % end
-        }
-
-        fn area(&mut self, sides: &[u64]) -> Area {
-            let ends = sides.iter().map(|&side| {
-                let (a, b) = (self.below(side), self.below(side));
-                (a.min(b), a.max(b))
-            });
-            Area(ends.collect())
-        }
+    fn random_area(random: &mut Random, sides: &[u64]) -> Area {
+        let ends = sides.iter().map(|&side| {
+            let (a, b) = (random.below(side), random.below(side));
+            (a.min(b), a.max(b))
+        });
+        Area(ends.collect())
     }
 
     fn holes(overlay: &Overlay, area: &Area, counts: impl Fn(usize) -> bool) -> Vec<Area> {
@@ -249,17 +240,17 @@ mod tests {
 
     #[test]
     fn holes_are_the_cells_that_no_box_has() {
-        let mut numbers = Numbers(11);
+        let mut random = Random(11);
         for round in 0..500 {
-            let sides = &[7, 5, 4][..1 + numbers.below(3) as usize];
-            let count = numbers.below(if round % 9 == 0 { 60 } else { 8 });
+            let sides = &[7, 5, 4][..1 + random.below(3) as usize];
+            let count = random.below(if round % 9 == 0 { 60 } else { 8 });
             let layers = (0..count).map(|_| Layer {
-                area: numbers.area(sides),
-                dense: numbers.below(5) > 0,
+                area: random_area(&mut random, sides),
+                dense: random.below(5) > 0,
             });
             let layers: Vec<Layer> = layers.collect();
             let overlay = Overlay::new(layers.clone());
-            let area = numbers.area(sides);
+            let area = random_area(&mut random, sides);
             let found = holes(&overlay, &area, |layer| layers[layer].dense);
             let mut found: Vec<_> = found.iter().flat_map(places).collect();
             found.sort_unstable();

@@ -276,23 +276,17 @@ fn build(layers: &[Layer], part: &mut [usize], start: usize, nodes: &mut Vec<Nod
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::testing::Random;
 
-    /// Small numbers from a seed.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (self.0 >> 33) % end
-        }
-
-        fn area(&mut self, within: &Area) -> Area {
-            let ends = within.0.iter().map(|&(low, high)| {
-                let (a, b) = (low + self.below(high - low + 1), low + self.below(high - low + 1));
-                (a.min(b), a.max(b))
-            });
-            Area(ends.collect())
-        }
+    fn random_area(random: &mut Random, within: &Area) -> Area {
+        let ends = within.0.iter().map(|&(low, high)| {
+            let (a, b) = (
+                low + random.below(high - low + 1),
+                low + random.below(high - low + 1),
+            );
+            (a.min(b), a.max(b))
+        });
+        Area(ends.collect())
     }
 
     fn cells(area: &Area) -> Vec<Vec<u64>> {
@@ -321,21 +315,21 @@ mod tests {
 
     #[test]
     fn every_cell_is_from_whom_the_rule_says() {
-        let mut numbers = Numbers(5);
+        let mut random = Random(5);
         for round in 0..400 {
-            let dimensions = 1 + numbers.below(3) as usize;
+            let dimensions = 1 + random.below(3) as usize;
             let domain = Area(vec![(0, 11); dimensions]);
             let tile = Area(vec![(4, 7); dimensions]);
-            let count = numbers.below(if round % 10 == 0 { 40 } else { 7 });
+            let count = random.below(if round % 10 == 0 { 40 } else { 7 });
             let layers: Vec<Layer> = (0..count)
                 .map(|_| Layer {
-                    area: numbers.area(&domain),
+                    area: random_area(&mut random, &domain),
                     dense: true,
                 })
                 .collect();
-            let lacking = numbers.below(3);
-            let held: Vec<bool> = (0..count).map(|_| numbers.below(3) >= lacking).collect();
-            let wanted = numbers.area(&tile);
+            let lacking = random.below(3);
+            let held: Vec<bool> = (0..count).map(|_| random.below(3) >= lacking).collect();
+            let wanted = random_area(&mut random, &tile);
             let overlay = Overlay::new(layers.clone());
             let parts = overlay.parts(&tile, &wanted, |layer| held[layer]);
             assert!(parts.points.is_empty());
@@ -384,18 +378,18 @@ mod tests {
 
     #[test]
     fn those_that_touch_a_box_are_found_among_many() {
-        let mut numbers = Numbers(9);
+        let mut random = Random(9);
         let domain = Area(vec![(0, u64::MAX >> 20), (1000, 2000)]);
         let layers: Vec<Layer> = (0..3000)
             .map(|_| {
-                let mut area = numbers.area(&domain);
+                let mut area = random_area(&mut random, &domain);
                 area.0[0].1 = area.0[0].1.min(area.0[0].0 + (1 << 30));
                 Layer { area, dense: true }
             })
             .collect();
         let overlay = Overlay::new(layers.clone());
         for _ in 0..200 {
-            let area = numbers.area(&domain);
+            let area = random_area(&mut random, &domain);
             let touching = layers.iter().enumerate().rev();
             let touching = touching.filter(|(_, layer)| layer.area.touches(&area));
             assert_eq!(

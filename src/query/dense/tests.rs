@@ -1,12 +1,12 @@
 //! Writes dense arrays, fragment by fragment, and compares their views with a model that finds the fragment
 //! of each cell independently, without another library.
 
-use super::super::testing::{Files, Numbers, Parts, UUID, generic, open, read, tile};
+use super::super::testing::{Files, Parts, UUID, generic, open, read, tile};
 use super::super::{DimRange, View};
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::error::ErrorKind;
-use crate::format::testing::{Bytes, ZSTD};
+use crate::format::testing::{Bytes, Random, ZSTD};
 use crate::fragment::column::Content;
 use crate::runtime::stats::Stats;
 use crate::storage::MemoryStorage;
@@ -269,9 +269,9 @@ fn owner(design: &Design, written: &[Painted], attribute: (&str, Kind), place: &
 fn views_equal_a_model_that_paints_cell_after_cell() {
     let mut counted = 0;
     for seed in 0..60 {
-        let mut numbers = Numbers(seed);
+        let mut numbers = Random(seed);
         let dimensions = 1 + numbers.below(3) as usize;
-        let design = |numbers: &mut Numbers, dimensions: Vec<(i32, i32, i32)>| {
+        let design = |numbers: &mut Random, dimensions: Vec<(i32, i32, i32)>| {
             let mut attributes = vec![("f", Kind::Fixed), ("v", Kind::Var)];
             match numbers.below(6) {
                 0 => drop(attributes.remove(0)),

@@ -164,17 +164,17 @@ fn naive(schema: &Schema, a: &Cell, b: &Cell) -> Ordering {
 
 /// A dimension of numbers with a domain that may be narrow, wide or everything.
 fn number_dimension(random: &mut Random, d: &mut Dimension) {
-    let t = NUMBERS[random.below(NUMBERS.len())];
+    let t = NUMBERS[random.index(NUMBERS.len())];
     let limits = match t.kind() {
         Kind::Float => (-1_000_000i128, 1_000_000),
         Kind::Unsigned => (0, (1i128 << (8 * t.size())) - 1),
         _ => (-(1i128 << (8 * t.size() - 1)), (1i128 << (8 * t.size() - 1)) - 1),
     };
     let span = limits.1 - limits.0;
-    let width = match random.below(4) {
+    let width = match random.index(4) {
         0 => 0,
         1 => span,
-        2 => span.min(1 + random.below(20) as i128),
+        2 => span.min(1 + random.index(20) as i128),
         _ => i128::from(random.next()) % (span + 1),
     };
     let lo = limits.0 + i128::from(random.next()) % (span - width + 1);
@@ -184,7 +184,7 @@ fn number_dimension(random: &mut Random, d: &mut Dimension) {
         lo: bytes(t, lo),
         hi: bytes(t, lo + width),
     });
-    let extent = match random.below(3) {
+    let extent = match random.index(3) {
         0 => 1 + width / 7,
         1 => 1 + i128::from(random.next()) % (width + 1),
         _ => width + 1,
@@ -196,20 +196,20 @@ fn number_dimension(random: &mut Random, d: &mut Dimension) {
         extent
     };
     let fits = t.kind() == Kind::Float || extent < 1 << (8 * t.size());
-    d.tile_extent = (fits && random.below(4) > 0).then(|| bytes(t, extent));
+    d.tile_extent = (fits && random.index(4) > 0).then(|| bytes(t, extent));
 }
 
 fn random_schema(random: &mut Random) -> Schema {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
-    let count = 1 + random.below(4);
+    let count = 1 + random.index(4);
     let fields: Vec<_> = NAMES[..count]
         .iter()
         .map(|name| field(name, Datatype::Int8))
         .collect();
     let mut schema = schema(22, true, &fields, &[]);
-    let texts = random.below(3) == 0;
+    let texts = random.index(3) == 0;
     for d in &mut schema.dimensions {
-        if texts && random.below(2) == 0 {
+        if texts && random.index(2) == 0 {
             (d.datatype, d.cell_val_num) = (Datatype::StringAscii, CellValNum::Var);
             (d.domain, d.tile_extent) = (None, None);
         } else {
@@ -217,16 +217,16 @@ fn random_schema(random: &mut Random) -> Schema {
         }
     }
     let layouts = [Layout::RowMajor, Layout::ColMajor, Layout::Hilbert];
-    schema.tile_order = layouts[random.below(2)];
-    schema.cell_order = layouts[random.below(3)];
+    schema.tile_order = layouts[random.index(2)];
+    schema.cell_order = layouts[random.index(3)];
     schema
 }
 
 /// A coordinate inside the domain, often shared by several cells.
 fn coordinate(random: &mut Random, d: &Dimension) -> Vec<u8> {
     let Some(domain) = &d.domain else {
-        let length = random.below(4) + 8 * random.below(2);
-        return (0..length).map(|_| b"\0\x01aab\xFF"[random.below(6)]).collect();
+        let length = random.index(4) + 8 * random.index(2);
+        return (0..length).map(|_| b"\0\x01aab\xFF"[random.index(6)]).collect();
     };
     let (lo, hi) = match d.datatype {
         Datatype::Float32 | Datatype::Float64 => {
@@ -235,11 +235,11 @@ fn coordinate(random: &mut Random, d: &Dimension) -> Vec<u8> {
                 _ => (f64::from_le_bytes(bytes.try_into().unwrap()) * 4.0) as i128,
             };
             let (lo, hi) = (quarters(&domain.lo), quarters(&domain.hi));
-            if lo <= 0 && hi >= 0 && random.below(8) == 0 {
+            if lo <= 0 && hi >= 0 && random.index(8) == 0 {
                 let zero = bytes(d.datatype, 0);
                 let sign = zero.len() - 1;
                 let mut zero = zero;
-                zero[sign] |= (random.below(2) as u8) << 7;
+                zero[sign] |= (random.index(2) as u8) << 7;
                 return zero;
             }
             (lo, hi)
@@ -247,10 +247,10 @@ fn coordinate(random: &mut Random, d: &Dimension) -> Vec<u8> {
         t => (integer(t, &domain.lo), integer(t, &domain.hi)),
     };
     let width = hi - lo;
-    let offset = match random.below(3) {
+    let offset = match random.index(3) {
         0 => i128::from(random.next()) % (width + 1),
-        1 => width.min(random.below(4) as i128),
-        _ => width - width.min(random.below(4) as i128),
+        1 => width.min(random.index(4) as i128),
+        _ => width - width.min(random.index(4) as i128),
     };
     bytes(d.datatype, lo + offset)
 }
@@ -305,7 +305,7 @@ fn orders(schema: &Schema, order: &GlobalOrder, cells: &[Cell]) -> Vec<Vec<Order
 
 #[test]
 fn keys_compare_as_cells_do() {
-    let mut random = Random::new(1);
+    let mut random = Random(1);
     let mut words = [0; 5];
     for round in 0..3000 {
         let schema = random_schema(&mut random);
@@ -344,7 +344,7 @@ fn keys_compare_as_cells_do() {
 
 #[test]
 fn cells_in_a_box_have_keys_in_its_interval() {
-    let mut random = Random::new(2);
+    let mut random = Random(2);
     let mut checked = 0;
     while checked < 500 {
         let schema = random_schema(&mut random);
@@ -490,7 +490,7 @@ fn zeros_of_both_signs_have_one_key() {
 
 #[test]
 fn coordinates_outside_the_domain_are_at_its_ends() {
-    let mut random = Random::new(3);
+    let mut random = Random(3);
     for _ in 0..1000 {
         let schema = random_schema(&mut random);
         let order = GlobalOrder::new(&schema).unwrap();
@@ -499,7 +499,7 @@ fn coordinates_outside_the_domain_are_at_its_ends() {
                 let dimensions = schema.dimensions.iter();
                 dimensions
                     .map(|d| {
-                        let length = d.cell_size().unwrap_or(random.below(20) as u64);
+                        let length = d.cell_size().unwrap_or(random.index(20) as u64);
                         (0..length).map(|_| random.next() as u8).collect()
                     })
                     .collect()

@@ -2,11 +2,12 @@
 //! cells in a hash map, and sorts those of the view with a plain comparison of coordinates, without keys,
 //! windows, heaps or checkpoints.
 
-use super::super::testing::{Numbers, UUID, generic, open, open_tuned, read};
+use super::super::testing::{UUID, generic, open, open_tuned, read};
 use super::super::{DimRange, View};
 use super::batch::WRONG_TURN;
 use crate::bytes::Output;
 use crate::catalog::time::TimeRange;
+use crate::format::testing::Random;
 use crate::fragment::column::Content;
 use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
@@ -80,7 +81,7 @@ fn model(
 
 /// Compares one content of a field with the bytes that it must have: read as a whole, in steps, and in some
 /// random parts.
-fn check(view: &View, field: usize, content: Content, wanted: &[u8], numbers: &mut Numbers, what: &str) {
+fn check(view: &View, field: usize, content: Content, wanted: &[u8], numbers: &mut Random, what: &str) {
     let cells = view.open(field).unwrap();
     assert_eq!(cells.len(content).unwrap(), wanted.len() as u64, "{what}");
     let len = wanted.len() as u64;
@@ -110,14 +111,14 @@ fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<u8>) {
 
 /// Compares views of `written`, at random times and in random parts, with the model: read in small parts, and in
 /// those of production.
-fn compare(numbers: &mut Numbers, design: &Design, written: &[Written], seed: u64) {
+fn compare(numbers: &mut Random, design: &Design, written: &[Written], seed: u64) {
     compare_tuned(numbers, design, written, seed, &Tuning::SMALL, 4);
     compare_tuned(numbers, design, written, seed, &Tuning::PRODUCTION, 4);
 }
 
 /// Of `rounds` views, the first is that of all, and every second one is of a part.
 fn compare_tuned(
-    numbers: &mut Numbers,
+    numbers: &mut Random,
     design: &Design,
     written: &[Written],
     seed: u64,
@@ -188,7 +189,7 @@ fn compare_tuned(
 #[test]
 fn views_equal_a_model_that_sorts_all_cells() {
     for seed in 0..300 {
-        let mut numbers = Numbers(seed * 77 + 1);
+        let mut numbers = Random(seed * 77 + 1);
         let design = Design::random(&mut numbers);
         let count = numbers.below(7);
         let most = 1 + numbers.below(40);
@@ -202,7 +203,7 @@ fn views_equal_a_model_that_sorts_all_cells() {
 #[test]
 fn many_fragments_equal_the_model() {
     for seed in 0..2 {
-        let mut numbers = Numbers(seed + 1000);
+        let mut numbers = Random(seed + 1000);
         let design = Design {
             duplicates: seed == 1,
             ..Design::random(&mut numbers)
@@ -218,7 +219,7 @@ fn many_fragments_equal_the_model() {
 #[test]
 fn large_fragments_equal_the_model() {
     for (seed, cell_order) in [(0, 0), (1, HILBERT)] {
-        let mut numbers = Numbers(seed + 3000);
+        let mut numbers = Random(seed + 3000);
         let dimension = Dimension {
             datatype: INT32,
             domain: Some((Int(0), Int(399))),
@@ -246,7 +247,7 @@ fn large_fragments_equal_the_model() {
 fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
     let places: [&[u8]; 8] = [b"", b"\x80", b"\xff", b"a", b"a\x80", b"az", b"b", b"z"];
     for seed in 0..100 {
-        let mut numbers = Numbers(seed + 2000);
+        let mut numbers = Random(seed + 2000);
         let dimension = Dimension {
             datatype: ASCII,
             domain: None,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::calendar::days_from_date;
-use crate::format::testing::{Field, field, schema, var};
+use crate::format::testing::{Field, Random, field, schema, var};
 
 const STRING: Field = var("s", Datatype::StringAscii);
 
@@ -70,18 +70,7 @@ fn limits(datatype: Datatype) -> (i128, i128) {
     }
 }
 
-/// Reproducible random numbers.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        self.0 ^ self.0 >> 29
-    }
-
     /// A number from `lo` to `hi`.
     fn within(&mut self, lo: i128, hi: i128) -> i128 {
         let width = (hi - lo + 1) as u128;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::catalog::Array;
-use crate::format::testing::Bytes as Builder;
+use crate::format::testing::{Bytes as Builder, Random};
 use crate::query::testing::{Files, Parts, UUID, generic, open, open_tuned, tile};
 use crate::runtime::stats::Stats;
 use crate::runtime::tuning::Tuning;
@@ -10,20 +10,6 @@ use crate::storage::MemoryStorage;
 use std::path::Path;
 
 const HILBERT: u8 = 4;
-
-/// Pseudorandom numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % end.max(1)
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 /// An array with rows and columns 0 to 9999.
 #[derive(Clone, Copy)]
@@ -165,7 +151,7 @@ fn view(array: &Arc<Array>) -> Arc<View> {
 }
 
 /// Different cells in some rows and columns.
-fn random_cells(numbers: &mut Numbers, rows: Range<u64>, columns: u64, most: u64) -> Vec<Cell> {
+fn random_cells(numbers: &mut Random, rows: Range<u64>, columns: u64, most: u64) -> Vec<Cell> {
     let cells = (0..1 + numbers.below(most)).map(|_| {
         let row = rows.start + numbers.below(rows.end - rows.start);
         (
@@ -180,7 +166,7 @@ fn random_cells(numbers: &mut Numbers, rows: Range<u64>, columns: u64, most: u64
         .collect()
 }
 
-fn random_axis(numbers: &mut Numbers, end: u64) -> Arc<Axis> {
+fn random_axis(numbers: &mut Random, end: u64) -> Arc<Axis> {
     Arc::new(match numbers.below(4) {
         0 => Axis::Whole(end),
         1 => Axis::Whole(numbers.below(end + 1)),
@@ -239,7 +225,7 @@ fn matrices_are_those_of_the_model() {
         Datatype::Bool,
     ];
     for seed in 0..250 {
-        let numbers = &mut Numbers(seed);
+        let numbers = &mut Random(seed);
         let design = Design {
             extents: [numbers.one(&[1, 3, 300, 9000]), numbers.one(&[1, 4, 50])],
             tile_order: numbers.below(2) as u8,

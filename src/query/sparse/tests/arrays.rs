@@ -1,7 +1,7 @@
 //! Random sparse arrays: schemas, fragments and their cells, and how they are stored.
 
-use crate::format::testing::Bytes;
-use crate::query::testing::{Files, Numbers, Parts, UUID, tile};
+use crate::format::testing::{Bytes, Random};
+use crate::query::testing::{Files, Parts, UUID, tile};
 use crate::storage::MemoryStorage;
 use std::cmp::Ordering;
 
@@ -61,7 +61,7 @@ pub(super) struct Dimension {
 }
 
 impl Dimension {
-    pub(super) fn random(numbers: &mut Numbers) -> Dimension {
+    pub(super) fn random(numbers: &mut Random) -> Dimension {
         let extent = numbers.below(5) > 0;
         let (datatype, low, high, size) = match numbers.below(4) {
             0 => {
@@ -94,7 +94,7 @@ impl Dimension {
     }
 
     /// One of a few coordinates, so that cells have the same ones. Floats include both zeros.
-    pub(super) fn coordinate(&self, numbers: &mut Numbers) -> Coordinate {
+    pub(super) fn coordinate(&self, numbers: &mut Random) -> Coordinate {
         let zero = numbers.below(5);
         match &self.domain {
             Some((Int(low), Int(high))) => Int(low + numbers.below((high - low + 1) as u64) as i32),
@@ -203,7 +203,7 @@ pub(super) struct Design {
 }
 
 impl Design {
-    pub(super) fn random(numbers: &mut Numbers) -> Design {
+    pub(super) fn random(numbers: &mut Random) -> Design {
         let count = 1 + numbers.below(3);
         Design {
             dimensions: (0..count).map(|_| Dimension::random(numbers)).collect(),
@@ -316,7 +316,7 @@ pub(super) struct Written {
 
 impl Written {
     /// A fragment of up to `most` cells; `number` makes its name unique.
-    pub(super) fn random(numbers: &mut Numbers, design: &Design, number: u64, most: u64) -> Written {
+    pub(super) fn random(numbers: &mut Random, design: &Design, number: u64, most: u64) -> Written {
         let has_timestamps = numbers.below(3) == 0;
         let start = 10 + numbers.below(20);
         let end = if has_timestamps {
