@@ -153,3 +153,17 @@ fn time(milliseconds: u64) -> SystemTime {
         .checked_add(Duration::from_millis(milliseconds))
         .unwrap_or(UNIX_EPOCH)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::RECHECK_AFTER;
+
+    /// That is how long the kernel keeps the size of a document, after the listing and the file behind it, each
+    /// of which is looked at again.
+    #[test]
+    fn changes_are_seen_within_a_second() {
+        let longest = ttl(Freshness::Listing) + 2 * RECHECK_AFTER;
+        assert!(longest < Duration::from_secs(1), "{longest:?}");
+    }
+}

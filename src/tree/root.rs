@@ -447,3 +447,40 @@ fn stats_json(stats: &Stats) -> Vec<u8> {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A directory of forty such directories, without end. Counts those that were looked up.
+    struct Endless(Arc<AtomicUsize>);
+
+    impl Directory for Endless {
+        fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(Some(Node::Directory(Arc::new(Endless(self.0.clone())))))
+        }
+
+        fn list(&self) -> Result<Arc<dyn Listing>> {
+            let entries = (0..40).map(|i| (i.to_string().into(), NodeType::Directory));
+            Ok(Arc::new(entries.collect::<Vec<Entry>>()))
+        }
+
+        fn mtime(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn looking_for_arrays_ends_at_the_time_and_at_the_number() {
+        let searched = |until: Instant| {
+            let looked_up = Arc::new(AtomicUsize::new(0));
+            assert_eq!(is_bare(Arc::new(Endless(looked_up.clone())), until), None);
+            looked_up.load(Ordering::Relaxed)
+        };
+        let now = Instant::now();
+        assert_eq!(searched(now + Duration::from_secs(3600)), MAX_SEARCHED);
+        assert_eq!(searched(now), 0);
+    }
+}

@@ -44,9 +44,9 @@ const MEMORY_MIB: u64 = 64;
 /// The memory of an inode that the kernel knows.
 const INODE_BYTES: u64 = 320;
 
-/// The longest duration of a system call, besides the time for which the machine suspends a thread that does
-/// not use the mount.
-const MAX_CALL: Duration = Duration::from_secs(2);
+/// A system call that takes longer hangs. How long calls take is printed, beside what a thread waits that does not
+/// use the mount.
+const MAX_CALL: Duration = Duration::from_secs(60);
 
 /// The most bytes of a file that are read at once.
 const MAX_READ: usize = 1 << 20;
@@ -327,10 +327,9 @@ fn many_readers_at_once() {
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "seed {seed}: {failures:#?}");
     assert!(
-        all.longest < MAX_CALL + control_latencies.longest,
-        "seed {seed}: a call took {:?}, where the control thread waited at most {:?}",
-        all.longest,
-        control_latencies.longest
+        all.longest < MAX_CALL,
+        "seed {seed}: a call took {:?}",
+        all.longest
     );
     let most = CACHE_MIB + MEMORY_MIB + ((inodes.load(Ordering::Relaxed) * INODE_BYTES) >> 20);
     assert!(

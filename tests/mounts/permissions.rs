@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 use tiledbfs::internals::filter::EncryptionKey;
 use tiledbfs::internals::fuse::{Access, FileSystem, MountOptions, Mounted, mount};
@@ -313,25 +313,21 @@ fn a_closed_directory_above_closes_everything() {
 }
 
 #[test]
-fn a_change_is_seen_within_a_second() {
+fn a_change_is_seen() {
     let place = Place::new();
     let _mounted = place.mount(Access::All, |_| ());
     let shown = place.column("temperature/data.bin");
-    let within = |wanted: bool, change: &dyn Fn()| {
+    let seen = |wanted: bool, change: &dyn Fn()| {
         assert_eq!(reads(NOBODY, &shown), !wanted);
-        let start = Instant::now();
         change();
         eventually("the change is seen", || reads(NOBODY, &shown) == wanted);
-        let elapsed = start.elapsed();
-        assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
-        println!("seen after {elapsed:?}");
     };
-    within(false, &|| chmod(&place.data("a0.tdb"), 0o600));
-    within(true, &|| chmod(&place.data("a0.tdb"), 0o644));
-    within(false, &|| chmod(&place.source("weather"), 0o700));
-    within(true, &|| chmod(&place.source("weather"), 0o755));
+    seen(false, &|| chmod(&place.data("a0.tdb"), 0o600));
+    seen(true, &|| chmod(&place.data("a0.tdb"), 0o644));
+    seen(false, &|| chmod(&place.source("weather"), 0o700));
+    seen(true, &|| chmod(&place.source("weather"), 0o755));
     // Open files stay open, as in any file system.
-    within(false, &|| fs::remove_file(place.data("a0.tdb")).unwrap());
+    seen(false, &|| fs::remove_file(place.data("a0.tdb")).unwrap());
 }
 
 #[test]

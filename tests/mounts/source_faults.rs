@@ -267,11 +267,9 @@ fn a_source_that_fails_and_mends() {
     }
     assert!(fs::read(place.mnt.path().join(".tiledbfs/version")).is_ok());
     place.switch.set(Mood::Well);
-    let start = Instant::now();
     eventually("it reads again", || {
         fs::read(place.column("measured")).is_ok_and(|bytes| bytes == measured)
     });
-    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert!(fs::read(place.column("wind")).unwrap() == wind);
     other.read_at(&mut [0; 100], 0).unwrap();
     // It can be unmounted while the source fails.

@@ -5,7 +5,6 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 impl Place {
     /// Runs a command that must fail with `code` and one line on stderr that contains all `parts`.
@@ -74,11 +73,10 @@ fn what_cannot_be_mounted() {
     place.fails_with(&["check", "plain"], 2, &["/plain: not TileDB"]);
 }
 
-/// Mounts `source`, which must not take long; returns the messages and the names in the mount.
-fn mount_at_once(place: &Place, source: &str) -> (String, Vec<String>) {
-    let start = Instant::now();
+/// Mounts `source`; returns the messages and the names in the mount.
+fn mount_and_list(place: &Place, source: &str) -> (String, Vec<String>) {
     let output = place.run(&["mount", source, "mnt"]);
-    let (taken, said) = (start.elapsed(), String::from_utf8(output.stderr).unwrap());
+    let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
     let shown = fs::read_dir(place.path("mnt")).unwrap();
     let mut shown: Vec<_> = shown
@@ -87,7 +85,6 @@ fn mount_at_once(place: &Place, source: &str) -> (String, Vec<String>) {
     shown.sort();
     assert!(place.run(&["unmount", "mnt"]).status.success());
     place.nothing_mounted();
-    assert!(taken < Duration::from_secs(1), "{source}: {taken:?}");
     (said, shown)
 }
 
@@ -98,7 +95,7 @@ fn a_source_without_arrays_is_mounted_with_a_warning() {
     fs::write(place.path("landing/file"), b"text").unwrap();
     fs::create_dir(place.path("empty")).unwrap();
     for (source, shown) in [("empty", &[".tiledbfs"][..]), ("landing", &[".tiledbfs", "deep"])] {
-        let (said, names) = mount_at_once(&place, source);
+        let (said, names) = mount_and_list(&place, source);
         let warning = format!(
             "tiledbfs: warning: {}: there is no array",
             place.path(source).display()
@@ -110,7 +107,7 @@ fn a_source_without_arrays_is_mounted_with_a_warning() {
     }
     // An array deep inside is enough to avoid the warning.
     fs::write(place.path("landing/deep/deeper/__tiledb_group.tdb"), b"").unwrap();
-    assert_eq!(mount_at_once(&place, "landing").0, "");
+    assert_eq!(mount_and_list(&place, "landing").0, "");
 }
 
 #[test]
@@ -126,14 +123,10 @@ fn looking_for_arrays_has_an_end() {
     }
     fs::create_dir_all(place.path(&format!("deep{}", "/d".repeat(1000)))).unwrap();
     for source in ["circles", "deep", "/usr"] {
-        let start = Instant::now();
-        mount_at_once(&place, source);
+        mount_and_list(&place, source);
         place.run(&["ls", source]);
-        assert!(start.elapsed() < Duration::from_secs(3), "{source}");
     }
-    let start = Instant::now();
     place.fails_with(&["check", "circles"], 2, &["/circles: not TileDB"]);
-    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
 
 #[test]

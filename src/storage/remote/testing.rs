@@ -16,8 +16,12 @@ use std::future::Future;
 use std::ops::Range;
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// How long requests are held, and waited for, before a test fails.
+const HELD_AT_MOST: Duration = Duration::from_secs(20);
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
@@ -37,6 +41,7 @@ pub(crate) struct TestStore {
     pub(crate) requests: Mutex<Vec<Request>>,
     pub(crate) fault: Mutex<Option<Fault>>,
     pub(crate) latency: Mutex<Duration>,
+    held: AtomicBool,
     /// Requests under way, and the most that were at once.
     pub(crate) under_way: Mutex<(usize, usize)>,
     /// A key in listings that `object_store` cannot parse.
@@ -70,6 +75,7 @@ impl TestStore {
             requests: Mutex::default(),
             fault: Mutex::default(),
             latency: Mutex::default(),
+            held: AtomicBool::new(false),
             under_way: Mutex::default(),
             odd: Mutex::default(),
             page,
@@ -118,6 +124,20 @@ impl TestStore {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
 
+    /// While it holds, no request is answered.
+    pub(crate) fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// Waits until there has been a request since the last call of [`TestStore::asked`].
+    pub(crate) fn wait_for_request(&self) {
+        let end = Instant::now() + HELD_AT_MOST;
+        while self.requests.lock().unwrap().is_empty() {
+            assert!(Instant::now() < end, "there is no request");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     async fn note(&self, request: Request) -> Result<()> {
         let fault = self
             .fault
@@ -126,6 +146,16 @@ impl TestStore {
             .as_mut()
             .and_then(|fault| fault(&request));
         self.requests.lock().unwrap().push(request);
+        let held_until = Instant::now() + HELD_AT_MOST;
+        while self.held.load(Ordering::Relaxed) {
+            if Instant::now() > held_until {
+                return Err(object_store::Error::Generic {
+                    store: "test",
+                    source: "held too long".into(),
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         let latency = *self.latency.lock().unwrap();
         if latency > Duration::ZERO {
             let begin = |under_way: &mut (usize, usize)| {

@@ -63,12 +63,12 @@ fn a_source_that_goes_away_is_not_empty() {
     every_walk_fails(&place, "replaced");
     fs::remove_dir_all(place.source.path()).unwrap();
     symlink(&moved, place.source.path()).unwrap();
-    within_a_second("it is the same one again", || {
+    eventually("it is the same one again", || {
         fs::read_dir(place.mnt.path()).is_ok()
     });
     fs::remove_file(place.source.path()).unwrap();
     fs::rename(&moved, place.source.path()).unwrap();
-    within_a_second("it is back", || place.names("") == [".tiledbfs", "weather"]);
+    eventually("it is back", || place.names("") == [".tiledbfs", "weather"]);
     look_around(&place);
     fs::remove_dir_all(place.source.path()).unwrap();
     every_walk_fails(&place, "deleted");
@@ -102,7 +102,7 @@ fn a_directory_removed_during_a_walk() {
         let again = format!("/proc/self/fd/{}", open.as_raw_fd());
         let listed: Result<Vec<_>, _> = fs::read_dir(again).and_then(Iterator::collect);
         assert_eq!(errno(listed), libc::ESTALE, "{directory}");
-        within_a_second("nothing under its name", || {
+        eventually("nothing under its name", || {
             fs::metadata(place.shown(directory)).is_err_and(|e| e.raw_os_error() == Some(libc::ENOENT))
         });
     }
