@@ -114,6 +114,9 @@ stage="install"
 install_all
 run "cargo fmt" cargo fmt --check
 run "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings
+# They are no part of "all targets", because `cargo test` alone leaves them out.
+mounting=(--test load --test mounts --test program)
+run "cargo clippy: tests that mount" cargo clippy --quiet "${mounting[@]}" -- -D warnings
 run "no code without use" cargo clippy --quiet -- -D warnings
 run "library alone" cargo clippy --quiet --lib --no-default-features -- -D warnings
 run "without object stores" cargo clippy --quiet --bins --no-default-features --features mount -- -D warnings
@@ -135,6 +138,7 @@ if [ -n "${TILEDBFS_REAL:-}" ]; then
 fi
 # Some of the other arrays are damaged too.
 run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" cargo test --quiet --release
+run "cargo test: mounts" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" cargo test --quiet --release "${mounting[@]}"
 run "cargo build" cargo build --release
 run "library of another crate" consumer
 run "... with object stores" consumer remote

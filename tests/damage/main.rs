@@ -3,7 +3,6 @@
 mod check;
 #[path = "../common/mod.rs"]
 mod common;
-mod mutants;
 mod mutants_in_memory;
 mod mutate;
 mod regressions;

@@ -1,8 +1,7 @@
 //! The arrays and groups in `tests/data/versions`, written by releases of libtiledb from 1.4 to 2.30 in every
 //! format version from 1 to 22. All columns and JSON documents are compared with what libtiledb 2.30 reads
-//! (`answers.json`), through the tree and through a mount.
+//! (`answers.json`).
 
-use crate::common::TestMount;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -44,73 +43,41 @@ fn open(path: &str, key: bool) -> Tree {
     Tree::open(&folder().join(path), &options).unwrap()
 }
 
-/// The files under test: a tree in memory, or a folder under a mount.
-enum Shown<'a> {
-    Tree(&'a Node),
-    Mount(PathBuf),
-}
+/// The files under test.
+struct Shown<'a>(&'a Node);
 
 impl Shown<'_> {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        match self {
-            Shown::Mount(root) => std::fs::read(root.join(path)).map_err(|e| e.to_string()),
-            Shown::Tree(root) => {
-                let node = root.find(path).map_err(|e| e.to_string())?;
-                let node = node.ok_or("no such file")?;
-                let bytes = node.read_all().map_err(|e| e.to_string())?;
-                if let Node::File(file) = &node {
-                    assert_eq!(file.len().unwrap(), bytes.len() as u64, "length of {path}");
-                }
-                Ok(bytes)
-            }
+        let node = self.0.find(path).map_err(|e| e.to_string())?;
+        let node = node.ok_or("no such file")?;
+        let bytes = node.read_all().map_err(|e| e.to_string())?;
+        if let Node::File(file) = &node {
+            assert_eq!(file.len().unwrap(), bytes.len() as u64, "length of {path}");
         }
+        Ok(bytes)
     }
 
     fn names(&self, path: &str) -> Result<Vec<String>, String> {
-        let mut names: Vec<String> = match self {
-            Shown::Mount(root) => {
-                let entries = std::fs::read_dir(root.join(path)).map_err(|e| e.to_string())?;
-                let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().file_name();
-                entries.map(|e| name(e).into_string().unwrap()).collect()
-            }
-            Shown::Tree(root) => match root.find(path).map_err(|e| e.to_string())? {
-                Some(Node::Directory(directory)) => {
-                    let listing = directory.list().map_err(|e| e.to_string())?;
-                    let names = (0..listing.len()).map(|i| listing.get(i).unwrap().0.into_owned());
-                    names.map(|name| name.into_string().unwrap()).collect()
-                }
-                _ => return Err("no such directory".to_owned()),
-            },
+        let Some(Node::Directory(directory)) = self.0.find(path).map_err(|e| e.to_string())? else {
+            return Err("no such directory".to_owned());
         };
+        let listing = directory.list().map_err(|e| e.to_string())?;
+        let names = (0..listing.len()).map(|i| listing.get(i).unwrap().0.into_owned());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         Ok(names)
     }
 }
 
 #[test]
-fn every_column_and_fact_of_every_version_through_the_tree() {
+fn every_column_and_fact_of_every_version() {
     let mut report = Report::default();
     for (path, answer) in answers() {
         let tree = open(&path, path.ends_with("encrypted"));
-        report.compare(&Shown::Tree(&tree.root), &path, &answer);
+        report.compare(&Shown(&tree.root), &path, &answer);
         assert!(tree.errors.snapshot().0.is_empty());
     }
     report.finish("through the tree:");
-}
-
-#[test]
-fn every_column_and_fact_of_every_version_through_a_mount() {
-    let mount = TestMount::new(open("", true).root);
-    let mut report = Report::default();
-    for (path, answer) in answers() {
-        // Inside arrays and groups, names are those of members and labels.
-        let outer = path.split('/').take(2).collect::<Vec<_>>().join("/");
-        if outer == path {
-            report.compare(&Shown::Mount(mount.path(&path)), &path, &answer);
-        }
-    }
-    report.finish("through a mount:");
-    assert_eq!(mount.error_lines(), Vec::<String>::new());
 }
 
 #[test]
@@ -128,7 +95,7 @@ fn a_wrong_byte_is_found_and_named() {
     column["data"] = data.clone().into();
     let cell = data.len() / 16 - 1;
     let mut report = Report::default();
-    report.compare(&Shown::Tree(&tree.root), path, &answer);
+    report.compare(&Shown(&tree.root), path, &answer);
     let wanted = format!("array {path}, fragment {name}, field \"x\", cell {cell}: ");
     assert_eq!(report.failures.len(), 1, "{:?}", report.failures);
     assert!(report.failures[0].starts_with(&wanted), "{}", report.failures[0]);
@@ -137,7 +104,7 @@ fn a_wrong_byte_is_found_and_named() {
     answer["json"]["schema.json"]["capacity"] = 3.into();
     answer["fragments"].as_object_mut().unwrap().remove(&name);
     let mut report = Report::default();
-    report.compare(&Shown::Tree(&tree.root), path, &answer);
+    report.compare(&Shown(&tree.root), path, &answer);
     assert_eq!(report.failures.len(), 2, "{:?}", report.failures);
 }
 
@@ -151,7 +118,7 @@ fn json(tree: &Tree, path: &str) -> Value {
 }
 
 fn names(tree: &Tree, path: &str) -> Vec<String> {
-    Shown::Tree(&tree.root).names(path).unwrap()
+    Shown(&tree.root).names(path).unwrap()
 }
 
 /// The reasons of the hidden fragments of an array, oldest first.

@@ -8,6 +8,9 @@ mod errors;
 mod guards;
 mod model;
 mod mount;
+mod mutants;
+#[path = "../damage/mutate/mod.rs"]
+mod mutate;
 mod names;
 mod operations;
 mod permissions;

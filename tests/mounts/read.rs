@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
-use tiledbfs::internals::tree::Freshness;
+use tiledbfs::internals::tree::{Freshness, Node, Options, Tree};
 
 #[test]
 fn what_stat_says() {
@@ -298,4 +298,40 @@ fn file_handles_survive_that_the_kernel_forgets() {
     let mut unknown = Handle::of(&mount.path("top"));
     unknown.bytes[0] ^= 1;
     assert_eq!(errno(unknown.open(&point)), libc::ESTALE);
+}
+
+/// Compares a directory of a mount, and all below it, with the node of the tree. Returns the number of files.
+fn compare(mount: &Path, node: &Node) -> u64 {
+    let Node::Directory(directory) = node else {
+        match (fs::read(mount), node.read_all()) {
+            (Ok(shown), Ok(bytes)) => assert!(shown == bytes, "{}", mount.display()),
+            (Err(_), Err(_)) => {}
+            (shown, _) => panic!("{}: {:?}", mount.display(), shown.map(|bytes| bytes.len())),
+        }
+        return 1;
+    };
+    let mut names: Vec<_> = fs::read_dir(mount)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    let listing = directory.list().unwrap();
+    let mut wanted: Vec<_> = (0..listing.len())
+        .map(|i| listing.get(i).unwrap().0.into_owned())
+        .collect();
+    names.sort();
+    wanted.sort();
+    assert_eq!(names, wanted, "{}", mount.display());
+    let below = names.iter().filter(|name| *name != "at");
+    below
+        .map(|name| compare(&mount.join(name), &directory.lookup(name).unwrap().unwrap()))
+        .sum()
+}
+
+#[test]
+fn arrays_of_every_version_are_shown_as_in_the_tree() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/versions");
+    let tree = Tree::open(&source, &Options::default()).unwrap();
+    let mount = TestMount::new(tree.root.clone());
+    let files = compare(&mount.path(""), &tree.root);
+    assert!(files > 1000, "{files}");
 }

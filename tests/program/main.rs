@@ -1,6 +1,5 @@
-//! The program as its users run it: commands, options, exit codes, signals, memory.
+//! The program as its users run it: mounts, options, exit codes, signals, memory. Most need root.
 
-mod commands;
 #[path = "../common/mod.rs"]
 mod common;
 mod life;

@@ -1,11 +1,13 @@
 //! The destination and number of log messages, and the effect of signals on them.
 
+use crate::common::copying::copy;
 use crate::common::eventually;
 use crate::common::place::Place;
 use crate::common::program::signal;
 use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -195,4 +197,39 @@ fn signals_without_a_meaning() {
     place.works();
     signal(daemon, libc::SIGQUIT);
     eventually("it unmounts", || !place.is_mounted());
+}
+
+#[test]
+fn names_in_the_logs_of_a_mount_are_escaped() {
+    let place = Place::new();
+    let name = "a\u{1b}[31m\ntiledbfs: error: x";
+    copy(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample/lightning"),
+        &place.path(name),
+    );
+    let fragments = fs::read_dir(place.path(name).join("__fragments")).unwrap();
+    let fragment: PathBuf = fragments.map(|entry| entry.unwrap().path()).min().unwrap();
+    fs::write(fragment.join("a0.tdb"), b"").unwrap();
+    for log_file in [false, true] {
+        let mut arguments = vec!["mount", "-f", "-vv", name, "mnt"];
+        if log_file {
+            arguments.extend(["--log-file", "log"]);
+        }
+        let daemon = place.command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
+        eventually("it mounts", || place.mounts() > 0);
+        let fragment = Path::new("fragments").join(fragment.file_name().unwrap());
+        let damaged = place.path("mnt").join(fragment).join("columns");
+        let damaged = fs::read_dir(damaged).unwrap().map(|entry| entry.unwrap().path());
+        let failed = damaged.filter(|path| fs::read(path.join("data.bin")).is_err());
+        assert_eq!(failed.count(), 1);
+        assert!(place.run(&["unmount", "mnt"]).status.success());
+        let output = daemon.wait_with_output().unwrap();
+        let mut said = String::from_utf8(output.stderr).unwrap();
+        if log_file {
+            said += &fs::read_to_string(place.path("log")).unwrap();
+        }
+        assert!(!said.contains('\u{1b}') && !said.lines().any(|line| line == "tiledbfs: error: x"));
+        assert!(said.contains("a\\u{1b}[31m\\ntiledbfs: error: x"), "{said}");
+        assert!(said.contains("a0.tdb"), "{said}");
+    }
 }

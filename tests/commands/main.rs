@@ -1,6 +1,8 @@
 //! The commands without a mount: their output and exit codes.
 
 mod check;
+#[path = "../common/mod.rs"]
+mod common;
 mod copy;
 mod exports;
 mod help;

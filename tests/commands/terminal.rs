@@ -2,7 +2,6 @@
 
 use super::{run, sample};
 use crate::common::copying::copy;
-use crate::common::place::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -143,40 +142,6 @@ fn findings_of_a_check_are_escaped() {
                 );
             }
         }
-    }
-}
-
-#[test]
-fn names_in_the_logs_of_a_mount_are_escaped() {
-    let place = Place::new();
-    let name = "a\u{1b}[31m\ntiledbfs: error: x";
-    copy(&sample().join("lightning"), &place.path(name));
-    let fragments = fs::read_dir(place.path(name).join("__fragments")).unwrap();
-    let fragment: PathBuf = fragments.map(|entry| entry.unwrap().path()).min().unwrap();
-    fs::write(fragment.join("a0.tdb"), b"").unwrap();
-    for log_file in [false, true] {
-        let mut arguments = vec!["mount", "-f", "-vv", name, "mnt"];
-        if log_file {
-            arguments.extend(["--log-file", "log"]);
-        }
-        let daemon = place.command(&arguments).stderr(Stdio::piped()).spawn().unwrap();
-        while place.mounts() == 0 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        let fragment = Path::new("fragments").join(fragment.file_name().unwrap());
-        let damaged = place.path("mnt").join(fragment).join("columns");
-        let damaged = fs::read_dir(damaged).unwrap().map(|entry| entry.unwrap().path());
-        let failed = damaged.filter(|path| fs::read(path.join("data.bin")).is_err());
-        assert_eq!(failed.count(), 1);
-        assert!(place.run(&["unmount", "mnt"]).status.success());
-        let output = daemon.wait_with_output().unwrap();
-        let mut said = String::from_utf8(output.stderr).unwrap();
-        if log_file {
-            said += &fs::read_to_string(place.path("log")).unwrap();
-        }
-        plain(&said);
-        assert!(said.contains("a\\u{1b}[31m\\ntiledbfs: error: x"), "{said}");
-        assert!(said.contains("a0.tdb"), "{said}");
     }
 }
 
