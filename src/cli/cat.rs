@@ -1,16 +1,15 @@
 //! `tiledbfs cat`: files of the tree without a mount.
 
+use super::copier::Copier;
 use super::logging::{self, VerboseArgs};
-use super::output::{Stdout, Stop, stdout};
+use super::output::{Stop, stdout};
 use super::paths::{failed, visit};
 use super::{Failure, TreeArgs};
-use crate::bytes::Output;
-use crate::error::Error;
-use crate::tree::node::next_piece;
-use crate::tree::{File as TreeFile, Node};
+use crate::tree::Node;
 use clap::{Args, ValueHint};
-use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use indicatif::ProgressBar;
+use std::ffi::OsString;
+use std::sync::Arc;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
@@ -32,35 +31,29 @@ pub(super) struct CatArgs {
     source_args: TreeArgs,
 }
 
+/// Bytes of a read and a write.
+const PIECE_SIZE: u64 = 1 << 20;
+
 /// Runs `tiledbfs cat`. If a file cannot be read, the others are still written.
 pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
     logging::to_stderr_with(&args.verbose);
-    let mut out = stdout()?;
+    let out = stdout()?;
+    let copier = Copier {
+        threads: 1,
+        piece_size: PIECE_SIZE,
+        bar: ProgressBar::hidden(),
+        interrupted: Arc::default(),
+    };
     visit(
         &args.source,
         &args.paths,
         &args.source_args.options()?.without_bounds(),
         |found, _| match found.node {
-            Node::File(file) => write_file(&*file, found.path, &mut out),
+            Node::File(file) => {
+                copier.copy(&*file, found.path, &|_, bytes| out.write_bytes(bytes))?;
+                Ok(())
+            }
             _ => Err(Stop::Failed(failed(found.path, "is a directory"))),
         },
     )
-}
-
-fn write_file(file: &dyn TreeFile, path: &OsStr, out: &mut Stdout) -> Result<(), Stop> {
-    let fail = |error: Error| Stop::Failed(failed(path, error));
-    if let Some(mut stream) = file.stream().map_err(fail)? {
-        while let Some(piece) = stream.next().map_err(fail)? {
-            out.write_all(&piece)?;
-        }
-        return Ok(());
-    }
-    let open = file.open().map_err(fail)?;
-    let (mut offset, mut piece) = (0, Output::new());
-    while offset < open.len() {
-        next_piece(&open, offset, &mut piece).map_err(fail)?;
-        out.write_all(&piece)?;
-        offset += piece.len() as u64;
-    }
-    Ok(())
 }

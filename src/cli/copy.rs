@@ -3,28 +3,27 @@
 //! A file is written as [`PARTIAL`] in the target directory and renamed once it is complete. An incomplete
 //! directory contains [`UNFINISHED`], which names its original, so that the same command continues it.
 
+use super::copier::Copier;
 use super::logging::{self, VerboseArgs};
 use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
-use crate::bytes::Output;
 use crate::calendar::now;
-use crate::layout::{FileLayout, Stream};
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY};
 use clap::{Args, ValueHint};
-use indicatif::{HumanBytes, ProgressBar};
+use indicatif::HumanBytes;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 use std::{iter, thread};
 
@@ -81,24 +80,28 @@ const UNFINISHED: &str = ".tiledbfs-unfinished";
 const PIECE_SIZE: u64 = 4 << 20;
 
 /// Most threads that copy one file.
-const MAX_THREADS: usize = 8;
+const MAX_THREADS: u64 = 8;
 
 /// Runs `tiledbfs cp`. If a file cannot be copied, the others still are.
 pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     logging::to_stderr_with(&args.verbose);
-    let mut copier = Copier {
+    let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let mut copy = TreeCopy {
         args,
-        bar: progress_bar(args.quiet),
-        threads: thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS)),
-        interrupted: Arc::default(),
+        copier: Copier {
+            threads: threads.min(MAX_THREADS),
+            piece_size: PIECE_SIZE,
+            bar: progress_bar(args.quiet),
+            interrupted: Arc::default(),
+        },
         copied: 0,
         bytes: 0,
         skipped: 0,
     };
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // The first signal lets the copier clean up, the second ends the process.
-        let registered = flag::register_conditional_default(signal, copier.interrupted.clone())
-            .and_then(|_| flag::register(signal, copier.interrupted.clone()));
+        let registered = flag::register_conditional_default(signal, copy.copier.interrupted.clone())
+            .and_then(|_| flag::register(signal, copy.copier.interrupted.clone()));
         registered.map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
     }
     let into = !args.no_target_directory && args.dest.is_dir();
@@ -106,7 +109,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     let options = args.source_args.options()?.without_bounds();
     let visited = visit(&args.source, &args.paths, &options, |found, failures| {
         let target = match into {
-            true => copier.target(&found)?,
+            true => copy.target(&found)?,
             false => args.dest.clone(),
         };
         if !names.insert(target.clone()) {
@@ -116,30 +119,30 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
             };
             return Err(failed(target.as_os_str(), what).into());
         }
-        copier.check_place(&found, &target)?;
+        copy.check_place(&found, &target)?;
         match found.node {
             Node::File(file) => {
-                copier.measure(iter::once(Node::File(file.clone())));
-                copier.file(&*file, &target, found.path)
+                copy.measure(iter::once(Node::File(file.clone())));
+                copy.file(&*file, &target, found.path)
             }
             Node::Directory(_) if !args.recursive => {
                 Err(failed(found.path, "is a directory (use -r)").into())
             }
-            Node::Directory(ref directory) => copier.tree(directory, &target, &found, failures),
+            Node::Directory(ref directory) => copy.tree(directory, &target, &found, failures),
             // `visit` has followed all links.
             Node::Link(_) => Ok(()),
         }
     });
-    copier.bar.finish_and_clear();
-    if !args.quiet && (copier.skipped > 0 || !copier.bar.is_hidden()) {
-        let bytes = HumanBytes(copier.bytes);
+    copy.copier.bar.finish_and_clear();
+    if !args.quiet && (copy.skipped > 0 || !copy.copier.bar.is_hidden()) {
+        let bytes = HumanBytes(copy.bytes);
         eprintln!(
             "{} copied ({bytes}), {} skipped",
-            files(copier.copied),
-            copier.skipped
+            files(copy.copied),
+            copy.skipped
         );
     }
-    if copier.interrupted.load(Ordering::Relaxed) {
+    if copy.copier.interrupted.load(Ordering::Relaxed) {
         return Err(Failure {
             code: 130,
             message: "interrupted: all copies made so far are complete; --skip-existing continues".to_owned(),
@@ -152,18 +155,16 @@ fn files(count: u64) -> String {
     format!("{count} {}", if count == 1 { "file" } else { "files" })
 }
 
-/// A copy under way.
-struct Copier<'a> {
+/// Copies of files and directories under way.
+struct TreeCopy<'a> {
     args: &'a CopyArgs,
-    bar: ProgressBar,
-    threads: usize,
-    interrupted: Arc<AtomicBool>,
+    copier: Copier,
     copied: u64,
     bytes: u64,
     skipped: u64,
 }
 
-impl Copier<'_> {
+impl TreeCopy<'_> {
     /// The path of the copy if DEST is a directory.
     fn target(&self, found: &Found<'_>) -> Result<PathBuf, Stop> {
         let dest = &self.args.dest;
@@ -195,10 +196,10 @@ impl Copier<'_> {
 
     /// Adds the lengths of all files in `nodes` to the length of the bar, in a thread of its own.
     fn measure(&self, nodes: impl Iterator<Item = Node> + Send + 'static) {
-        if self.bar.is_hidden() {
+        if self.copier.bar.is_hidden() {
             return;
         }
-        let (bar, interrupted) = (self.bar.clone(), self.interrupted.clone());
+        let (bar, interrupted) = (self.copier.bar.clone(), self.copier.interrupted.clone());
         let measure = move || {
             let mut waiting: Vec<Node> = nodes.collect();
             while let Some(node) = waiting.pop() {
@@ -207,7 +208,7 @@ impl Copier<'_> {
                 }
                 // Copying reports the errors.
                 match node {
-                    // `copy_stream` extrapolates the length of streams.
+                    // The copier extrapolates the length of streams.
                     Node::File(file) => match file.stream() {
                         Ok(Some(_)) => {}
                         _ => bar.inc_length(file.len().unwrap_or(0)),
@@ -297,7 +298,7 @@ impl Copier<'_> {
 
     /// Reports a failure without disturbing the bar.
     fn note(&self, failures: &mut Failures, failure: Failure) {
-        self.bar.suspend(|| failures.add(failure));
+        self.copier.bar.suspend(|| failures.add(failure));
     }
 
     /// Copies one file, which messages call `path`. Without `-r` a link that is DEST itself is followed.
@@ -337,23 +338,16 @@ impl Copier<'_> {
             }
             if self.args.skip_existing && is_copy(&there, file.len().map_err(read)?, file.mtime()) {
                 self.skipped += 1;
-                self.bar.inc(there.len());
+                self.copier.bar.inc(there.len());
                 return Ok(());
             }
         }
-        let stream = file.stream().map_err(read)?;
-        let open = match &stream {
-            Some(_) => None,
-            None => Some(file.open().map_err(read)?),
-        };
         let part = place.path(PARTIAL);
         let out = part_file(&part).map_err(write)?;
-        self.bar.set_message(show_path(Path::new(path)));
-        let filled = match (stream, open) {
-            (Some(stream), _) => self.copy_stream(stream, &out, target, path),
-            (None, Some(open)) => self.copy_bytes(&open, &out, target, path).map(|()| open.len()),
-            (None, None) => Ok(0),
-        };
+        self.copier.bar.set_message(show_path(Path::new(path)));
+        let filled = self.copier.copy(file, path, &|offset, bytes| {
+            Ok(out.write_all_at(bytes, offset).map_err(write)?)
+        });
         match filled {
             Err(stop) => {
                 fs::remove_file(&part).map_err(write)?;
@@ -364,93 +358,6 @@ impl Copier<'_> {
         // Replaces a link that has been put there meanwhile.
         fs::rename(&part, &held).map_err(write)?;
         self.copied += 1;
-        Ok(())
-    }
-
-    /// Copies a stream and returns its length in bytes. Extrapolates the length of the bar from its progress.
-    fn copy_stream(
-        &self,
-        mut stream: Box<dyn Stream>,
-        mut out: &File,
-        target: &Path,
-        path: &OsStr,
-    ) -> Result<u64, Stop> {
-        let (mut bytes, mut expected) = (0u64, 0u64);
-        while let Some(piece) = stream.next().map_err(|error| failed(path, error))? {
-            if self.interrupted.load(Ordering::Relaxed) {
-                return Err(Stop::Closed);
-            }
-            out.write_all(&piece)
-                .map_err(|error| cannot_write(target, error))?;
-            let length = piece.len() as u64;
-            bytes += length;
-            let now = (bytes as f64 / stream.done()) as u64;
-            if stream.done() > 0.0 {
-                self.bar.inc_length(now.saturating_sub(expected));
-                self.bar.dec_length(expected.saturating_sub(now));
-                expected = now;
-            }
-            self.bar.inc(length);
-        }
-        self.bar.inc_length(bytes.saturating_sub(expected));
-        self.bar.dec_length(expected.saturating_sub(bytes));
-        Ok(bytes)
-    }
-
-    /// Copies all bytes with several threads.
-    fn copy_bytes(&self, open: &FileLayout, out: &File, target: &Path, path: &OsStr) -> Result<(), Stop> {
-        let len = open.len();
-        let next = AtomicU64::new(0);
-        // Of several failures, the first in the file is reported.
-        let stopped: Mutex<Option<(u64, Stop)>> = Mutex::default();
-        let stop = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        let one = || {
-            let mut piece = Output::new();
-            loop {
-                let offset = next.fetch_add(PIECE_SIZE, Ordering::Relaxed);
-                if offset >= len || stop().is_some() {
-                    return;
-                }
-                let copied = self.copy_piece(open, out, target, path, offset, &mut piece);
-                if let Err(reason) = copied {
-                    let mut stop = stop();
-                    if stop.as_ref().is_none_or(|(first, _)| offset < *first) {
-                        *stop = Some((offset, reason));
-                    }
-                }
-            }
-        };
-        let others = self
-            .threads
-            .min(usize::try_from(len.div_ceil(PIECE_SIZE)).unwrap_or(usize::MAX));
-        thread::scope(|scope| {
-            for _ in 1..others {
-                scope.spawn(one);
-            }
-            one();
-        });
-        let first = stop().take();
-        first.map_or(Ok(()), |(_, reason)| Err(reason))
-    }
-
-    fn copy_piece(
-        &self,
-        open: &FileLayout,
-        out: &File,
-        target: &Path,
-        path: &OsStr,
-        offset: u64,
-        piece: &mut Output,
-    ) -> Result<(), Stop> {
-        if self.interrupted.load(Ordering::Relaxed) {
-            return Err(Stop::Closed);
-        }
-        piece.clear();
-        open.read(offset..offset.saturating_add(PIECE_SIZE), piece)
-            .map_err(|error| failed(path, error))?;
-        out.write_all_at(piece, offset)
-            .map_err(|error| cannot_write(target, error))?;
-        self.bar.inc(piece.len() as u64);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 
 mod cat;
 mod check;
+mod copier;
 mod copy;
 mod daemon;
 mod helper;

@@ -92,6 +92,11 @@ impl Stdout {
         Ok(self.write_all(text.as_bytes())?)
     }
 
+    /// Writes all bytes.
+    pub fn write_bytes(&self, bytes: &[u8]) -> Result<(), Stop> {
+        Ok((&self.file).write_all(bytes)?)
+    }
+
     /// How names are written.
     pub fn names(&self) -> Names {
         Names {

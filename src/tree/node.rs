@@ -188,13 +188,6 @@ pub struct Stat {
     pub version: u64,
 }
 
-/// Reads at most 1 MiB of an open file from `offset` on into `out`, in place of what is there, for reading
-/// all of it. Nothing at its end.
-pub fn next_piece(open: &FileLayout, offset: u64, out: &mut Output) -> Result<()> {
-    out.clear();
-    open.read(offset..offset.saturating_add(1 << 20), out)
-}
-
 /// The node `name` in `directory`, or the target if it is a symbolic link; None if it does not exist.
 pub fn follow(directory: &dyn Directory, name: &OsStr) -> Result<Option<Node>> {
     match directory.lookup(name)? {
@@ -265,7 +258,9 @@ impl Node {
         let open = file.open()?;
         let (mut all, mut piece) = (Vec::new(), Output::new());
         while (all.len() as u64) < open.len() {
-            next_piece(&open, all.len() as u64, &mut piece)?;
+            let start = all.len() as u64;
+            piece.clear();
+            open.read(start..start.saturating_add(1 << 20), &mut piece)?;
             all.extend_from_slice(&piece);
         }
         Ok(all)

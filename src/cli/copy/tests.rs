@@ -1,9 +1,12 @@
 use super::*;
-use crate::bytes::Bytes;
+use crate::bytes::{Bytes, Output};
 use crate::error::{Error, ErrorKind, Result};
+use crate::layout::FileLayout;
 use crate::tree::Freshness;
 use crate::tree::node::Stat;
+use indicatif::ProgressBar;
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
 /// A file of which only the first `good` bytes can be read. Reads beyond fail, or are short if `short`.
 struct Partial {
@@ -73,16 +76,19 @@ fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, 
             at: None,
         },
     };
-    let mut copier = Copier {
+    let mut copy = TreeCopy {
         args: &args,
-        bar: ProgressBar::hidden(),
-        threads: 3,
-        interrupted: Arc::new(AtomicBool::new(interrupted)),
+        copier: Copier {
+            threads: 3,
+            piece_size: PIECE_SIZE,
+            bar: ProgressBar::hidden(),
+            interrupted: Arc::new(AtomicBool::new(interrupted)),
+        },
         copied: 0,
         bytes: 0,
         skipped: 0,
     };
-    let result = copier.file(file, &place.path().join("copy"), OsStr::new("file"));
+    let result = copy.file(file, &place.path().join("copy"), OsStr::new("file"));
     let entries = fs::read_dir(place.path()).unwrap().map(|entry| {
         let entry = entry.unwrap();
         (entry.file_name(), fs::read(entry.path()).unwrap())

@@ -1,0 +1,110 @@
+//! Copies the bytes of files of the tree: `tiledbfs cat` to stdout, `tiledbfs cp` to files.
+
+use super::output::Stop;
+use super::paths::failed;
+use crate::bytes::Output;
+use crate::layout::{FileLayout, Stream};
+use crate::tree::File;
+use indicatif::ProgressBar;
+use std::ffi::OsStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// Writes the bytes that begin at an offset of the file. A copier of one thread calls it in the order of
+/// offsets, without gaps; one of several threads in any order, and at once.
+pub type Write<'a> = &'a (dyn Fn(u64, &[u8]) -> Result<(), Stop> + Sync);
+
+/// How files are copied.
+pub struct Copier {
+    /// Threads that copy one file.
+    pub threads: u64,
+    /// Bytes of a read and a write.
+    pub piece_size: u64,
+    /// Shows how many bytes are copied. Its length is that of files of known length; the copier adds those of
+    /// streams.
+    pub bar: ProgressBar,
+    /// Ends copies early.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+impl Copier {
+    /// Copies all bytes of `file`, which messages call `path`, with `write`. Returns how many these are.
+    pub fn copy(&self, file: &dyn File, path: &OsStr, write: Write) -> Result<u64, Stop> {
+        if let Some(stream) = file.stream().map_err(|error| failed(path, error))? {
+            return self.stream(stream, path, write);
+        }
+        let open = file.open().map_err(|error| failed(path, error))?;
+        self.pieces(&open, path, write)?;
+        Ok(open.len())
+    }
+
+    /// Copies a stream. Extrapolates the length of the bar from its progress.
+    fn stream(&self, mut stream: Box<dyn Stream>, path: &OsStr, write: Write) -> Result<u64, Stop> {
+        let (mut bytes, mut expected) = (0u64, 0u64);
+        while let Some(piece) = stream.next().map_err(|error| failed(path, error))? {
+            self.check_interrupted()?;
+            write(bytes, &piece)?;
+            let length = piece.len() as u64;
+            bytes += length;
+            let now = (bytes as f64 / stream.done()) as u64;
+            if stream.done() > 0.0 {
+                self.bar.inc_length(now.saturating_sub(expected));
+                self.bar.dec_length(expected.saturating_sub(now));
+                expected = now;
+            }
+            self.bar.inc(length);
+        }
+        self.bar.inc_length(bytes.saturating_sub(expected));
+        self.bar.dec_length(expected.saturating_sub(bytes));
+        Ok(bytes)
+    }
+
+    /// Copies all bytes, each thread one piece after the other.
+    fn pieces(&self, open: &FileLayout, path: &OsStr, write: Write) -> Result<(), Stop> {
+        let next = AtomicU64::new(0);
+        // Of several failures, the first in the file is reported.
+        let stopped: Mutex<Option<(u64, Stop)>> = Mutex::default();
+        let stop = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = || {
+            let mut piece = Output::new();
+            loop {
+                let offset = next.fetch_add(self.piece_size, Ordering::Relaxed);
+                if offset >= open.len() || stop().is_some() {
+                    return;
+                }
+                let copied = self.check_interrupted().and_then(|()| {
+                    piece.clear();
+                    open.read(offset..offset.saturating_add(self.piece_size), &mut piece)
+                        .map_err(|error| failed(path, error))?;
+                    write(offset, &piece)
+                });
+                match copied {
+                    Ok(()) => self.bar.inc(piece.len() as u64),
+                    Err(reason) => {
+                        let mut stop = stop();
+                        if stop.as_ref().is_none_or(|(first, _)| offset < *first) {
+                            *stop = Some((offset, reason));
+                        }
+                    }
+                }
+            }
+        };
+        let threads = self.threads.min(open.len().div_ceil(self.piece_size));
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                scope.spawn(one);
+            }
+            one();
+        });
+        let first = stop().take();
+        first.map_or(Ok(()), |(_, reason)| Err(reason))
+    }
+
+    fn check_interrupted(&self) -> Result<(), Stop> {
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => Err(Stop::Closed),
+            false => Ok(()),
+        }
+    }
+}
