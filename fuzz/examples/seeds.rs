@@ -483,6 +483,7 @@ fn stored_filter(filter: &Filter) -> Option<Vec<u8>> {
                 Codec::DoubleDelta => 6,
                 Codec::Dictionary => 14,
                 Codec::Delta => 19,
+                _ => return None,
             };
             let mut options = vec![0];
             options.extend(level.to_le_bytes());
@@ -523,7 +524,7 @@ fn stored_filter(filter: &Filter) -> Option<Vec<u8>> {
             options.extend([0; 2]);
             (18, options)
         }
-        Filter::Noop | Filter::Unknown { .. } => return None,
+        _ => return None,
     };
     let place = FILTERS.iter().position(|(filter, _, _)| *filter == number)?;
     Some([&[place as u8], &options[..]].concat())
