@@ -189,7 +189,7 @@ import json, sys, duckdb
 from duckdb_extensions import import_extension
 connection = duckdb.connect()
 import_extension("httpfs", con=connection)
-connection.execute("LOAD httpfs")
+connection.execute("LOAD httpfs; SET enable_progress_bar = false")
 print(json.dumps(connection.execute(sys.argv[1]).fetchall()))
 """
 
