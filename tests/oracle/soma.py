@@ -10,9 +10,12 @@ import argparse
 import contextlib
 import doctest
 import errno
+import hashlib
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -407,10 +410,71 @@ def copied(checks, life, folder):
         compare_h5ad(checks, "cp: h5ad", file, in_hdf5(model), chance)
 
 
+def copy(of, to, *options, largest=None):
+    """The exit code of `tiledbfs cp`, and what it said. A signal ends it where a file would be larger than `largest` bytes."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+    command = [binary(), "cp", *options, of, to]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, preexec_fn=None if largest is None else limit)
+    return done.returncode, done.stdout + done.stderr
+
+
+def interrupted(checks, life, folder):
+    """A copy that is ended in the middle of a file has whole files alone; the next has all of them, and of a directory those of the first too."""
+    measurement = f"{life.uri}/ms/RNA"
+    out, whole = Path(folder, "interrupted.zarr"), Path(folder, "whole.zarr")
+    checks.equal("cp -r", copy(f"{measurement}/{NAME}", whole, "-r")[0], 0)
+    lengths = {path: (whole / path).stat().st_size for path in walk(whole)}
+    code, _ = copy(f"{measurement}/{NAME}", out, "-r", largest=max(lengths.values()) - 1)
+    first = {path: (out / path).stat() for path in walk(out) & lengths.keys()}
+    checks.equal("cp -r, interrupted: by the signal, with some files", (code, 0 < len(first) < len(lengths)), (-signal.SIGXFSZ, True))
+    checks.equal("cp -r, interrupted: files that are not whole", [path for path, own in first.items() if own.st_size != lengths[path]], [])
+    code, said = copy(f"{measurement}/{NAME}", out, "-r", "--skip-existing")
+    checks.equal("cp -r, continued", (code, f" {len(first)} skipped" in said), (0, True))
+    checks.equal("cp -r, continued: files of before", [path for path, own in first.items() if (out / path).stat().st_ino != own.st_ino], [])
+    checks.equal("cp -r, continued: all files", outcomes(out) == outcomes(whole), True)
+    file, want = Path(folder, "interrupted.h5ad"), Path(folder, "whole.h5ad")
+    checks.equal("cp of the h5ad", copy(f"{measurement}/{H5AD}", want)[0], 0)
+    checks.equal("cp of the h5ad, interrupted", (copy(f"{measurement}/{H5AD}", file, largest=want.stat().st_size // 2)[0], file.exists()), (-signal.SIGXFSZ, False))
+    checks.equal("cp of the h5ad again", (copy(f"{measurement}/{H5AD}", file)[0], file.read_bytes() == want.read_bytes()), (0, True))
+    checks.equal("what interrupted copies leave", [name for name in os.listdir(folder) if name.startswith(".tiledbfs")], [])
+
+
 def in_a_store(checks, life):
     """The same from WebDAV."""
     with Rclone(Path(life.uri).parent) as store, mounted(f"http://{store.host}/", env=clean_environment()) as point:
         compare_experiment(checks, "in a store", point / life.name, life.uri, np.random.default_rng(3), read=False)
+
+
+def of_zarrita(node):
+    """What zarrita.mjs says of a node of the model."""
+    values, said = node.values, {"attributes": node.attributes}
+    if values is None:
+        return said
+    if values.dtype == object:
+        said |= {"type": "string", "shape": list(values.shape)}
+        return said | ({"values": values.ravel().tolist()} if values.ndim else {"value": values.item()})
+    said |= {"type": values.dtype.name, "shape": list(values.shape)}
+    if values.ndim == 0:
+        return said | {"value": str(values).lower()}
+    return said | {"sha256": hashlib.sha256(np.ascontiguousarray(values)).hexdigest()}
+
+
+def in_zarrita(checks, life):
+    """Zarrita in Node, by which viewers in browsers read. It has no dates, and takes names for parts of URLs."""
+    modules = os.environ.get("TILEDBFS_ZARRITA")
+    if not modules:
+        print("zarrita: not run, TILEDBFS_ZARRITA is not set")
+        return
+    with mounted(life.uri) as point, tiledbsoma.Experiment.open(life.uri) as experiment:
+        nodes = Model(experiment, "RNA").nodes
+        nodes = {path: node for path, node in nodes.items() if not set("%?#") & set(path) and (node.values is None or node.values.dtype.kind != "M")}
+        script = Path(__file__).with_name("zarrita.mjs")
+        done = subprocess.run(["node", script, modules, point / "ms/RNA" / NAME, *nodes], capture_output=True, text=True, timeout=60)
+    checks.equal("zarrita", (done.returncode, done.stderr, len(nodes) > 20), (0, "", True))
+    for (path, node), got in zip(nodes.items(), json.loads(done.stdout), strict=True):
+        checks.equal(f"zarrita: {path or '/'}", got, of_zarrita(node))
 
 
 def outcome(path):
@@ -676,7 +740,7 @@ def main():
         source.mkdir()
         life = live(checks, source, options.seed, options.count)
         stages = {
-            another_layer: (source, life), copied: (life, folder), in_a_store: (life,), damage: (life, folder),
+            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder),
             bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
