@@ -17,7 +17,10 @@ pub(super) const VALUES: &str = "TDB_VALUES";
 /// `view` without the pixels beyond the size that GDAL tells. The view itself if it tells none, or if nothing
 /// else would be left. Reads files of metadata, and the footers of fragments.
 pub(super) fn cropped(view: &Arc<View>) -> Result<Arc<View>> {
-    let (Some(sizes), Some(mut region)) = (sizes(view)?, view.region()?) else {
+    let Some(sizes) = sizes(view)? else {
+        return Ok(view.clone());
+    };
+    let Some(mut region) = view.region()? else {
         return Ok(view.clone());
     };
     let mut padded = false;

@@ -8,7 +8,7 @@
 use super::context::Context;
 use super::document::{Document, DocumentContent};
 use super::moment::Moment;
-use super::node::{File, Freshness, Node, NodeType, Stat};
+use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat};
 use super::permissions::Origin;
 use super::view::place;
 use super::zarr::{Whose, ZarrGroupDirectory};
@@ -74,14 +74,21 @@ impl ShownGroup {
         }
     }
 
-    /// The exports that listings show. What the data set is made of is put into `in_use`.
-    pub fn listed(&self, members: &Members, in_use: &Mutex<Option<Source>>) -> Vec<(&'static str, NodeType)> {
+    /// The exports that listings show. `shown` has what the directory of each member shows, if it has one.
+    /// What the data set is made of is put into `in_use`.
+    pub fn listed(
+        &self,
+        members: &Members,
+        shown: &[Option<DirectoryKind>],
+        in_use: &Mutex<Option<Source>>,
+    ) -> Vec<(&'static str, NodeType)> {
         let hidden = self.context.exports.hide || self.context.engine.storage.is_remote();
         let registered = members.places.iter().filter(|place| place.registered).count();
         if hidden || registered > MAX_LISTED_ARRAYS {
             return Vec::new();
         }
-        let kind = self.source(MAX_LISTED_ARRAYS).and_then(|source| {
+        let source = self.source(MAX_LISTED_ARRAYS, Some((members, shown)));
+        let kind = source.and_then(|source| {
             let kind = listed(&source);
             let before = lock(in_use).replace(source);
             drop(before);
@@ -105,14 +112,15 @@ impl ShownGroup {
     /// The data set now.
     pub fn dataset(&self) -> Result<Arc<Dataset>> {
         let path = self.group.path().to_path_buf();
-        let find = || self.source(usize::MAX);
+        let find = || self.source(usize::MAX, None);
         self.placed(self.context.datasets.current(path, find))
     }
 
     /// What its data set is made of; `LimitExceeded` if that is more than `arrays` arrays.
-    fn source(&self, arrays: usize) -> Result<Source> {
+    fn source(&self, arrays: usize, listed: Option<ListedMembers>) -> Result<Source> {
         let groups = HashSet::from([self.group.path().to_path_buf()]);
-        source(&self.context, &self.group, &mut Walk { groups, arrays })
+        let mut walk = Walk { groups, arrays };
+        source(&self.context, &self.group, listed, &mut walk)
     }
 
     /// The group of `dataset.zarr/` at `path`, or `image.ome.zarr/`.
@@ -182,6 +190,9 @@ fn add_origins(source: &Source, all: &mut Vec<Origin>) {
     }
 }
 
+/// The members that a listing was of, and what the directory of each shows, if it has one.
+type ListedMembers<'m> = (&'m Members, &'m [Option<DirectoryKind>]);
+
 /// A walk through a group and those in it.
 struct Walk {
     /// The groups that were met.
@@ -191,7 +202,12 @@ struct Walk {
 }
 
 /// What a data set of `group` is made of. Reads names.
-fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, walk: &mut Walk) -> Result<Source> {
+fn source(
+    context: &Arc<Context>,
+    group: &Arc<OpenGroup>,
+    listed: Option<ListedMembers>,
+    walk: &mut Walk,
+) -> Result<Source> {
     let engine = &context.engine;
     let members = group.members()?;
     let known = members.group.as_ref().map_err(Clone::clone)?;
@@ -202,10 +218,15 @@ fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, walk: &mut Walk) -> Re
         left_out: Vec::new(),
     };
     let mut groups = Vec::new();
-    for member in &members.places {
-        let kind = match member.registered {
-            true => classify(engine, &member.at).map(Some),
-            false => unregistered_member(engine, &member.at, members.unregistered),
+    // There may be other members since the listing.
+    let listed = listed.filter(|(of, _)| std::ptr::eq(*of, &*members));
+    for (number, member) in members.places.iter().enumerate() {
+        let shown = listed.and_then(|(_, shown)| shown[number]);
+        let kind = match (shown, member.registered) {
+            (Some(DirectoryKind::Array), _) => Ok(Some(ObjectKind::Array)),
+            (Some(DirectoryKind::Group), _) => Ok(Some(ObjectKind::Group)),
+            (_, true) => classify(engine, &member.at).map(Some),
+            (_, false) => unregistered_member(engine, &member.at, members.unregistered),
         };
         let reason = match kind {
             Ok(Some(ObjectKind::Array)) => {
@@ -251,7 +272,7 @@ fn source(context: &Arc<Context>, group: &Arc<OpenGroup>, walk: &mut Walk) -> Re
                 "a data set of more than {MAX_GROUPS} groups"
             )));
         }
-        let inner = source(context, &context.group(&at), walk)?;
+        let inner = source(context, &context.group(&at), None, walk)?;
         found.groups.push((name, inner));
     }
     Ok(found)

@@ -81,9 +81,14 @@ pub trait Names: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Those of the other names that listings show.
-    fn listed_others(&self, from: &Self::From) -> Vec<(&'static str, NodeType)> {
-        let _ = from;
+    /// Those of the other names that listings show. `shown` has what the directory of each name shows; None
+    /// of names without one.
+    fn listed_others(
+        &self,
+        from: &Self::From,
+        shown: &[Option<DirectoryKind>],
+    ) -> Vec<(&'static str, NodeType)> {
+        let _ = (from, shown);
         Vec::new()
     }
 
@@ -157,14 +162,19 @@ impl<N: Names> Directory for NamedDirectory<N> {
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let from = self.inner.from()?;
         let mut entries: Vec<Entry> = Vec::new();
+        let mut shown: Vec<Option<DirectoryKind>> = Vec::new();
         for (index, name) in self.inner.names(&from).into_iter().enumerate() {
-            let kind = match self.inner.kind(index) {
-                Some(kind) => Some(kind),
-                None => self.inner.node(&from, index)?.map(|node| node.node_type()),
+            let (kind, directory) = match self.inner.kind(index) {
+                Some(kind) => (Some(kind), None),
+                None => match self.inner.node(&from, index)? {
+                    Some(Node::Directory(directory)) => (Some(NodeType::Directory), Some(directory.kind())),
+                    other => (other.map(|node| node.node_type()), None),
+                },
             };
             entries.extend(kind.map(|kind| (name.into(), kind)));
+            shown.push(directory);
         }
-        for (name, kind) in self.inner.listed_others(&from) {
+        for (name, kind) in self.inner.listed_others(&from, &shown) {
             if entries.iter().all(|(known, _)| known != name) {
                 entries.push((name.into(), kind));
             }

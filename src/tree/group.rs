@@ -93,8 +93,13 @@ impl Names for GroupDirectory {
         }
     }
 
-    fn listed_others(&self, members: &Members) -> Vec<(&'static str, NodeType)> {
-        let mut listed = self.shown().listed(members, &self.listed);
+    fn listed_others(
+        &self,
+        members: &Members,
+        shown: &[Option<DirectoryKind>],
+    ) -> Vec<(&'static str, NodeType)> {
+        let shown = &shown[DOCUMENTS.len()..];
+        let mut listed = self.shown().listed(members, shown, &self.listed);
         listed.extend(self.measurement().listed());
         listed
     }
