@@ -83,9 +83,10 @@ impl ZarrGroup {
         self.0.grid.variables.iter().map(|variable| &*variable.name)
     }
 
-    /// Whether there is an array of that name.
-    pub fn has(&self, name: &str) -> bool {
-        self.0.grid.variable(name).is_some()
+    /// Whether the array of that name is a scalar; None if there is none.
+    pub fn is_scalar(&self, name: &str) -> Option<bool> {
+        let variable = self.0.grid.variable(name)?;
+        Some(variable.dimensions.is_empty())
     }
 
     /// The names of the groups in it.

@@ -364,7 +364,8 @@ impl Directory for NodeDirectory {
         }
         let Some(group) = self.group()? else {
             let has_chunks = name == CHUNKS && !self.array()?.counts().contains(&0);
-            return has_chunks.then(|| chunks(self.clone())).transpose();
+            let made = || Ok(chunks(self.clone(), self.counts()?.is_empty()));
+            return has_chunks.then(made).transpose();
         };
         let name = name.to_str().unwrap_or_default();
         if !group.names().any(|known| known == name) {

@@ -148,10 +148,11 @@ impl Directory for ZarrGroupDirectory {
         let Some(name) = name.to_str() else {
             return Ok(None);
         };
-        if group.has(name) {
+        if let Some(is_scalar) = group.is_scalar(name) {
             let array = ZarrArrayDirectory {
                 whose: self.0.clone(),
                 name: name.to_owned(),
+                is_scalar,
             };
             return Ok(Some(Node::Directory(Arc::new(array))));
         }
@@ -179,6 +180,8 @@ impl Directory for ZarrGroupDirectory {
 struct ZarrArrayDirectory {
     whose: Whose,
     name: String,
+    /// Whether it has one chunk, which is a file.
+    is_scalar: bool,
 }
 
 /// An array whose chunks have directories.
@@ -217,14 +220,14 @@ impl Chunked for ZarrArrayDirectory {
 }
 
 /// The node `c` of an array that has chunks.
-pub(super) fn chunks<A: Chunked>(array: A) -> Result<Node> {
-    if array.counts()?.is_empty() {
-        return Ok(array.chunk(Vec::new()));
+pub(super) fn chunks<A: Chunked>(array: A, is_scalar: bool) -> Node {
+    if is_scalar {
+        return array.chunk(Vec::new());
     }
-    Ok(Node::Directory(Arc::new(ChunksDirectory {
+    Node::Directory(Arc::new(ChunksDirectory {
         array,
         numbers: Vec::new(),
-    })))
+    }))
 }
 
 impl Directory for ZarrArrayDirectory {
@@ -237,11 +240,11 @@ impl Directory for ZarrArrayDirectory {
         if name != CHUNKS {
             return Ok(None);
         }
-        chunks(self.clone()).map(Some)
+        Ok(Some(chunks(self.clone(), self.is_scalar)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let chunks = match self.counts()?.is_empty() {
+        let chunks = match self.is_scalar {
             true => NodeType::File,
             false => NodeType::Directory,
         };

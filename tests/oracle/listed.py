@@ -18,7 +18,7 @@ import numpy as np
 import tiledb
 
 from damage import Checks
-from mount import mounted
+from mount import mounted, stats
 
 LEFT_OUT = {"fragments", "schemas", "c", ".tiledbfs"}
 SUBARRAYS = ("0", "3..3", "0..0", "..", ",", "..,..", "1..2,0..1")
@@ -97,6 +97,34 @@ def walk(checks, top):
                 waiting.append(path)
 
 
+ALIKE = 8
+"""Arrays that look-ups are counted for."""
+LOOKUPS = 11
+"""Look-ups in the cache for each dense array of one attribute, below which everything is listed."""
+
+
+def count(checks, folder):
+    """A listing asks for nothing twice, in directories and in groups: what is in the cache is looked up a few times for each array."""
+    for kind in ("directory", "group"):
+        top = os.path.join(folder, kind)
+        os.mkdir(top) if kind == "directory" else tiledb.Group.create(top)
+        for number in range(ALIKE):
+            create(f"{top}/v{number}", [(0, 7, 4)] * 2, [tiledb.Attr("a", dtype=np.float64)])
+            with tiledb.open(f"{top}/v{number}", "w") as array:
+                array[:] = np.zeros((8, 8))
+        if kind == "group":
+            with tiledb.Group(top, "w") as group:
+                for number in range(ALIKE):
+                    group.add(f"v{number}", name=f"v{number}", relative=True)
+        with mounted(top) as point:
+            before = stats(point)["cache_hits"]
+            os.listdir(point)
+            entries = {sum(len(below) + len(files) for _, below, files in os.walk(point / f"v{number}")) for number in range(ALIKE)}
+            hits = stats(point)["cache_hits"] - before
+            checks.equal(f"arrays in a {kind} have the same entries, and exports", (len(entries), min(entries) > 30), (1, True))
+            checks.equal(f"look-ups for {ALIKE} arrays in a {kind}: {hits}, within bounds", 0 < hits <= LOOKUPS * ALIKE, True)
+
+
 def tops(folder):
     """The arrays and groups below a folder that are in no other one: what is in them has other names in the mount."""
     found = []
@@ -119,6 +147,7 @@ def main():
         make(scratch)
         with mounted(scratch) as point:
             walk(checks, str(point))
+        count(checks, scratch)
     for folder in args.folders:
         with mounted(folder) as point:
             for top in tops(folder)[first - 1 :: step]:
