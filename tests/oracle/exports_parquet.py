@@ -460,6 +460,12 @@ def filters(path, chance, number):
 # -- what the footer says ----------------------------------------------------------------------------------------
 
 
+def exact_bounds(path):
+    """The row groups and columns whose bounds are said to be exact."""
+    found = connection().execute("SELECT row_group_id, column_id FROM parquet_metadata(?) WHERE min_is_exact AND max_is_exact", [str(path)])
+    return set(found.fetchall())
+
+
 def footer(path):
     """Fails where the footer is not what the data are: rows, sizes, encodings, bounds, null counts. How many bounds were held against values."""
     import pyarrow as pa
@@ -469,6 +475,7 @@ def footer(path):
     file, bounds = pq.ParquetFile(path), 0
     size, end = os.stat(path).st_size, 4
     metadata = file.metadata
+    exact = exact_bounds(path)
     for number in range(metadata.num_row_groups):
         group, table = metadata.row_group(number), file.read_row_group(number)
         if group.num_rows != table.num_rows:
@@ -502,6 +509,8 @@ def footer(path):
                 raise Differs(f"{chunk.path_in_schema}: bounds in row group {number}, and a NaN")
             if kept and not low <= min(kept) <= max(kept) <= high:
                 raise Differs(f"{chunk.path_in_schema}: {min(kept)} to {max(kept)} in row group {number}, not within {low} to {high}")
+            if kept and (number, i) in exact and (low, high) != (min(kept), max(kept)):
+                raise Differs(f"{chunk.path_in_schema}: {min(kept)} to {max(kept)} in row group {number}, not exactly {low} to {high}")
             bounds += 1
     gap = size - (end + metadata.serialized_size + 8)
     if gap and not 64 << 10 <= gap + metadata.serialized_size + 8 < 72 << 10:

@@ -14,6 +14,7 @@ fn longest(leaf: &Leaf) -> Option<Statistics> {
     let len = bound_len(leaf)?;
     Some(Statistics {
         bounds: Some((vec![0; len], vec![0; len])),
+        exact: false,
         nulls: leaf.optional().then_some(0),
     })
 }
@@ -299,8 +300,9 @@ fn column(writer: &mut Writer, leaf: &Leaf, chunk: &Chunk, statistics: Option<&S
                 if let Some((min, max)) = &statistics.bounds {
                     writer.binary(5, max);
                     writer.binary(6, min);
-                    writer.bool(7, false);
-                    writer.bool(8, false);
+                    // Polars skips no row group whose bounds are said to be inexact.
+                    writer.bool(7, statistics.exact);
+                    writer.bool(8, statistics.exact);
                 }
             });
         }

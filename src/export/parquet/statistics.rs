@@ -38,6 +38,8 @@ const MAX_LISTS: usize = 1 << 15;
 pub(super) struct Statistics {
     /// A lower and an upper bound, encoded as in pages; None if all values are null.
     pub bounds: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether the bounds are known to be values of the row group.
+    pub exact: bool,
     /// How many entries are null; None for leaves without nulls.
     pub nulls: Option<u64>,
 }
@@ -133,6 +135,8 @@ struct Known {
     guessed: bool,
     /// Whether some cells have no bounds.
     unknown: bool,
+    /// Whether the bounds are values of the row group.
+    exact: bool,
 }
 
 impl Known {
@@ -167,6 +171,7 @@ impl Known {
         };
         Some(Statistics {
             bounds,
+            exact: self.exact,
             nulls: leaf.optional().then_some(nulls),
         })
     }
@@ -466,7 +471,10 @@ fn axis(table: &Table, column: &Column, leaf: &Leaf, runs: &[Range<u64>]) -> Res
             true => (first % length, last % length),
             false => (0, length.saturating_sub(1)),
         };
-        let mut known = Known::default();
+        let mut known = Known {
+            exact: true,
+            ..Known::default()
+        };
         known.add(at(ends.0)?, at(ends.1)?);
         Ok(known)
     });

@@ -312,6 +312,7 @@ fn a_footer_is_as_long_as_it_was_said_to_be() {
                     let nulls = nulls.filter(|_| leaves[leaf].optional());
                     Some(statistics::Statistics {
                         bounds: Some((vec![1; len], vec![2; len / 2])),
+                        exact: leaf == 0,
                         nulls,
                     })
                 };
