@@ -136,9 +136,11 @@ impl File for ExportFile {
     fn origin(&self) -> Origin {
         let moment = self.shown.moment.clone();
         match &self.exported {
-            Exported::File(Format::NetCdf) | Exported::Image(_) => Origin::DescribedCells(moment),
-            Exported::File(_) => Origin::LabelledCells(moment),
-            Exported::Chunk(..) => Origin::Cells(moment),
+            // Text has the values of cells, and nothing of metadata.
+            Exported::File(Format::Csv | Format::Head) => Origin::LabelledCells(moment),
+            Exported::File(Format::Parquet | Format::NetCdf) | Exported::Image(_) | Exported::Chunk(..) => {
+                Origin::DescribedCells(moment)
+            }
         }
     }
 

@@ -207,7 +207,8 @@ fn document(shown: Shown) -> Node {
         name: "view.json",
         mtime: shown.mtime(),
         freshness: Freshness::Listing,
-        origin: Origin::Cells(shown.moment.clone()),
+        // It names the keys of metadata that exports leave out.
+        origin: Origin::DescribedCells(shown.moment.clone()),
     };
     document.node(
         || None,

@@ -64,7 +64,8 @@ impl Whose {
 
     fn origin(&self) -> Origin {
         match self {
-            Whose::View(shown) => Origin::Cells(shown.moment.clone()),
+            // Metadata says where the cells are, in arrays of their own.
+            Whose::View(shown) => Origin::DescribedCells(shown.moment.clone()),
             Whose::Group(shown, _) => shown.origin(),
         }
     }
@@ -82,16 +83,15 @@ impl Whose {
     where
         F: Fn(&ZarrGroup) -> Result<Vec<u8>> + Send + Sync + 'static,
     {
-        let (engine, directory, origin) = match self {
+        let (engine, directory) = match self {
             Whose::View(shown) => {
                 let array = &shown.moment.array;
-                let origin = Origin::DescribedCells(shown.moment.clone());
-                (array.engine.clone(), array.path.join(NAME), origin)
+                (array.engine.clone(), array.path.join(NAME))
             }
             Whose::Group(shown, path) => {
                 let directory = shown.group.path().join("dataset.zarr");
                 let directory = path.iter().fold(directory, |path, name| path.join(name));
-                (shown.group.engine().clone(), directory, shown.origin())
+                (shown.group.engine().clone(), directory)
             }
         };
         let document = Document {
@@ -100,7 +100,7 @@ impl Whose {
             name: DOCUMENT,
             mtime: self.mtime(),
             freshness: Freshness::Listing,
-            origin,
+            origin: self.origin(),
         };
         let (of_state, made) = (self.clone(), self.clone());
         document.node(

@@ -293,6 +293,37 @@ fn closed_metadata_closes_what_is_said_in_it() {
 }
 
 #[test]
+fn closed_array_metadata_closes_what_takes_from_it() {
+    let place = Place::new();
+    let files_of_metadata = files(&place.source("weather/__meta"));
+    assert!(!files_of_metadata.is_empty());
+    for path in &files_of_metadata {
+        chmod(path, 0o600);
+    }
+    let _mounted = place.mount(Access::All, |_| ());
+    for (name, expected) in [
+        ("metadata.json", false),
+        // The keys that exports leave out.
+        ("data/view.json", false),
+        // What pandas and GeoPandas say of columns.
+        ("data/table.parquet", false),
+        ("data/array.nc", false),
+        ("data/raster/temperature.tif", false),
+        // The arrays of places on the ground.
+        ("data/array.zarr", false),
+        ("data/array.zarr/zarr.json", false),
+        ("data/array.zarr/temperature/c/0/0", false),
+        ("data/table.csv", true),
+        ("data/head.csv", true),
+        ("data/columns/temperature/data.npy", true),
+        ("schema.json", true),
+    ] {
+        let path = place.shown(&format!("weather/{name}"));
+        assert_eq!(reads(NOBODY, &path), expected, "{name}");
+    }
+}
+
+#[test]
 fn a_closed_directory_above_closes_everything() {
     let place = Place::new();
     let above = place.path("above");
