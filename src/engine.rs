@@ -388,6 +388,12 @@ impl Blob for Reopened {
         }
     }
 
+    fn will_read_through(&self, range: Range<u64>) {
+        if let Ok(blob) = self.open() {
+            blob.will_read_through(range);
+        }
+    }
+
     fn display(&self) -> &str {
         &self.display
     }

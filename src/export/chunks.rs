@@ -12,6 +12,7 @@ use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::fragment::geometry::integer;
 use crate::query::View;
+use crate::runtime::ahead;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -211,6 +212,15 @@ impl Bytes for Chunk {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        ahead::reading(self.cells.count(), self.len, range.end, || {
+            self.read_padded(range, out)
+        })
+    }
+}
+
+impl Chunk {
+    /// Appends the bytes in `range`, padding included.
+    fn read_padded(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         if self.sides == self.part {
             return self.cells.read(Content::Data, range, out);
         }

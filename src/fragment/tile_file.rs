@@ -1,12 +1,13 @@
 //! A file of filtered tiles, read chunk by chunk through the cache.
 
 use super::geometry::Geometry;
-use super::tile_list::TileList;
+use super::tile_list::{TileList, WINDOW};
 use crate::bytes::{Keep, Output};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::TileCodec;
 use crate::filter::chunk::{self, ChunkIndex, ChunkPosition};
+use crate::runtime::ahead::cells_ahead;
 use crate::runtime::cache::{CacheKey, Entry};
 use crate::storage::Blob;
 use std::cell::Cell;
@@ -124,6 +125,22 @@ impl TileFile {
         chunk::stored_chunks(&*self.blob, extent.start, extent.end).map_err(|e| self.place(tile, e))
     }
 
+    /// Tells the storage how far the reader goes that has come to tile `tile`, which begins at byte `start`,
+    /// as far as that is known and not many tiles away. A wrong extent fails only who reads that tile.
+    fn announce_part(&self, tile: u64, start: u64) {
+        let Some(cells) = cells_ahead() else { return };
+        let tiles = cells / self.geometry.tile_cells.max(1);
+        if tiles >= WINDOW {
+            return;
+        }
+        let last = (tile + tiles).min(self.geometry.tile_num - 1);
+        if let Ok(last) = self.extent(last)
+            && start < last.end
+        {
+            self.blob.will_read_through(start..last.end);
+        }
+    }
+
     /// The chunks of tile `tile`, which must unfilter to `size` bytes.
     pub fn index(&self, tile: u64, size: u64) -> Result<Arc<ChunkIndex>> {
         let key = CacheKey::tile(self.object, tile);
@@ -136,6 +153,9 @@ impl TileFile {
         let chunks = (size / 65_536).min((extent.end - extent.start) / 12);
         let estimate = chunks * size_of::<ChunkPosition>() as u64;
         self.engine.cache.get(key, estimate, Keep::Staying, || {
+            if !self.generic && self.engine.storage.is_remote() {
+                self.announce_part(tile, extent.start);
+            }
             // If each read is a request, walking from chunk to chunk would be many.
             if extent.end - extent.start <= FETCHED_WHOLE {
                 self.blob.will_read(extent.clone());

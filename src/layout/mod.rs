@@ -10,7 +10,7 @@ use crate::bytes::{Bytes, Output, SequentialDetector};
 use crate::error::{Error, Result};
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
-use crate::runtime::get_or_make;
+use crate::runtime::{ahead, get_or_make};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -62,7 +62,9 @@ impl Bytes for CellBytes {
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let cells = get_or_make(&self.cells, || (self.open)())?;
-        cells.read(self.content, range, out)
+        ahead::reading(cells.count(), self.len, range.end, || {
+            cells.read(self.content, range, out)
+        })
     }
 }
 

@@ -5,11 +5,13 @@
 //! | [`cache`] | what was decoded, and what open files pin in memory, within one bound in bytes |
 //! | [`single_flight`] | one thread makes what several want |
 //! | [`parallel`] | work on all processors |
+//! | [`ahead`] | how much of its part of a file a reader still wants |
 //! | [`requester`] | the thread that this one works for, and whether it still waits |
 //! | [`work`] | long jobs, which end when nobody waits for them |
 //! | [`tuning`] | the sizes at which work is cut |
 //! | [`stats`] | counters of all that |
 
+pub(crate) mod ahead;
 pub mod cache;
 pub(crate) mod parallel;
 pub(crate) mod requester;

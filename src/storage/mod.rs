@@ -219,6 +219,11 @@ pub trait Blob: Send + Sync {
         let _ = range;
     }
 
+    /// A hint: a reader goes through this range, and does not go on behind it.
+    fn will_read_through(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
     /// The path as messages should show it.
     fn display(&self) -> &str;
 

@@ -37,6 +37,7 @@ use crate::format::datatype::CellValNum;
 use crate::layout::FileLayout;
 use crate::query::table::{Column, Table};
 use crate::query::{Field, Role, View};
+use crate::runtime::ahead;
 use crate::runtime::cache::CacheKey;
 use arrow::Dictionary;
 use leaf::{Leaf, Logical};
@@ -278,7 +279,10 @@ impl File {
             engine: &self.table.view().array().engine,
             key: CacheKey::tile(self.objects.get(chunk.leaf).copied().ok_or_else(missing)?, number),
         };
-        page.read(range.start.max(data) - data..range.end - data, out)
+        let rows = page.rows.end - page.rows.start;
+        ahead::reading(rows, chunk.page, range.end - data, || {
+            page.read(range.start.max(data) - data..range.end - data, out)
+        })
     }
 
     /// The dictionary page of a leaf with its header.

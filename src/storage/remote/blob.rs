@@ -149,6 +149,9 @@ impl RemoteFile {
             // Fills gaps that earlier out-of-order reads have left before the frontier.
             ahead = ahead.max(pieces.frontier()).min(len);
         }
+        if let Some(end) = pieces.part_end(range.start) {
+            ahead = ahead.min(end);
+        }
         let ahead = match self.fetcher.disk {
             // The disk cache stores whole parts only.
             Some(_) => ahead.div_ceil(PART).saturating_mul(PART).min(len),
@@ -439,6 +442,10 @@ impl Blob for RemoteBlob {
         if range.start < range.end {
             self.file.want(range, true);
         }
+    }
+
+    fn will_read_through(&self, range: Range<u64>) {
+        lock(&self.file.pieces).note_part(range);
     }
 
     fn version(&self) -> (u64, u64, u64) {

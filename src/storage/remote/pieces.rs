@@ -32,6 +32,9 @@ const MAX_FIRST_GAP: u64 = 256 * KIB;
 /// Sequential readers that are tracked per file.
 const MAX_SEQUENCES: usize = 16;
 
+/// Parts of readers that are remembered per file.
+const MAX_PARTS: usize = 16;
+
 /// A range of a file, fetched by one request or read from the disk.
 pub(super) struct Piece {
     pub(super) end: u64,
@@ -69,6 +72,8 @@ pub(super) struct Pieces {
     pub(super) pieces: BTreeMap<u64, Piece>,
     /// Most recently used first.
     sequences: VecDeque<Sequence>,
+    /// Parts that readers go through, most recent first. Read-ahead that begins in one ends there.
+    parts: VecDeque<Range<u64>>,
 }
 
 impl Pieces {
@@ -90,6 +95,25 @@ impl Pieces {
             gaps.push(at..range.end);
         }
         gaps
+    }
+
+    /// Notes that a reader goes through `part` and not on behind it.
+    pub(super) fn note_part(&mut self, mut part: Range<u64>) {
+        self.parts.retain(|other| {
+            let same = other.end == part.end;
+            if same {
+                part.start = part.start.min(other.start);
+            }
+            !same
+        });
+        self.parts.truncate(MAX_PARTS - 1);
+        self.parts.push_front(part);
+    }
+
+    /// Where the part that offset `at` is in ends; None if no reader has told.
+    pub(super) fn part_end(&self, at: u64) -> Option<u64> {
+        let part = self.parts.iter().find(|part| part.contains(&at));
+        part.map(|part| part.end)
     }
 
     /// Notes a read of `range`. Returns the offset up to which to fetch, at most `most` bytes ahead.

@@ -80,6 +80,25 @@ fn out_of_order_requests_of_one_reader_are_sequential() {
 }
 
 #[test]
+fn read_ahead_ends_where_the_part_of_the_reader_ends() {
+    const TILE: u64 = 100_000;
+    let (store, storage) = one_object(64 << 20);
+    let blob = storage.open(Path::new("f")).unwrap();
+    // Every second part, as one of two workers reads them, then one before them.
+    for part in [4, 6, 8, 2] {
+        let part = part * 8 * TILE..(part + 1) * 8 * TILE;
+        for tile in part.clone().step_by(TILE as usize) {
+            blob.will_read_through(tile..part.end);
+            blob.will_read(tile..tile + TILE);
+            blob.read(tile, TILE).unwrap();
+        }
+        let asked = store.asked();
+        assert_eq!(fetched(&asked), part.end - part.start, "{asked:?}");
+        assert!(asked.len() <= 3, "{asked:?}");
+    }
+}
+
+#[test]
 fn a_second_mount_with_a_disk_cache_only_lists() {
     const LEN: u64 = 5 << 20;
     let folder = tempfile::tempdir().unwrap();

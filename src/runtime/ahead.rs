@@ -1,0 +1,38 @@
+//! How many cells a reader still wants after a read: those of the rest of its part of a file, of a column
+//! chunk for example. A storage that reads ahead ends there.
+
+use std::cell::Cell;
+
+thread_local! {
+    static CELLS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// The cells of the reader's part behind what this thread reads; None if that is not known.
+pub fn cells_ahead() -> Option<u64> {
+    CELLS.get()
+}
+
+/// Does `work`, which reads up to byte `end` of a part of `len` bytes and `cells` cells.
+pub fn reading<T>(cells: u64, len: u64, end: u64, work: impl FnOnce() -> T) -> T {
+    // Rounded down: too few cells are noticed at the next read, too many are fetched in vain.
+    let ahead = u128::from(cells) * u128::from(len.saturating_sub(end)) / u128::from(len.max(1));
+    let before = CELLS.replace(Some(ahead as u64));
+    let result = work();
+    CELLS.set(before);
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ahead_is_the_share_of_the_bytes_left() {
+        assert_eq!(cells_ahead(), None);
+        let inner = || reading(7, 7, 7, cells_ahead);
+        let seen = reading(1000, 4030, 30, || (cells_ahead(), inner(), cells_ahead()));
+        assert_eq!(seen, (Some(992), Some(0), Some(992)));
+        assert_eq!(cells_ahead(), None);
+        assert_eq!(reading(u64::MAX, u64::MAX, 0, cells_ahead), Some(u64::MAX));
+    }
+}
