@@ -11,8 +11,10 @@ ensure_system
 need Rscript=r-base-core octave-cli=octave mlr=miller sqlite3=sqlite3 gawk=gawk ncks=nco cdo=cdo ncdump=netcdf-bin gdalmdiminfo=gdal-bin convert=imagemagick
 install_packages octave-netcdf r-cran-data.table r-cran-ncdf4 r-cran-readr
 /usr/bin/python3 -c 'import qgis.core' 2>/dev/null || install_packages python3-qgis
+(install_packages r-bioc-rhdf5) || say "r-bioc-rhdf5 cannot be installed"
 ensure_venv
 VENV=$TARGET/venv-datasets PYTHON=$TARGET/venv-datasets/bin/python ensure_venv tests/oracle/requirements-datasets.txt
+VENV=$TARGET/venv-scanpy PYTHON=$TARGET/venv-scanpy/bin/python ensure_venv tests/oracle/requirements-scanpy.txt scanpy
 cargo build --release
 views=$TARGET/views
 arrays=$TARGET/arrays
@@ -26,3 +28,4 @@ for format in csv netcdf zarr tiff parquet; do
 done
 "$PYTHON" tests/oracle/other_readers.py --family "$views"
 "$TARGET/venv-datasets/bin/python" tests/oracle/qgis_rasters.py
+"$TARGET/venv-scanpy/bin/python" tests/oracle/soma_readers.py

@@ -92,6 +92,15 @@ pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Opti
     Ok(is_member.then_some(kind))
 }
 
+/// What the registered member at `at` is. A directory that cannot be read is an error here: it may be anything.
+pub fn registered_member(engine: &Engine, at: &Path) -> Result<ObjectKind> {
+    let kind = classify(engine, at)?;
+    if kind == ObjectKind::Directory {
+        engine.storage.list(at)?;
+    }
+    Ok(kind)
+}
+
 /// The arrays and groups in the directory of the group at `path` that are not among the members in `group`,
 /// by name. There are none if nothing was ever registered, because then they are members. Directories that
 /// cannot be read are left out.

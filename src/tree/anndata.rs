@@ -13,8 +13,10 @@ use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, St
 use super::permissions::Origin;
 use super::view::place;
 use super::zarr::{CHUNKS, Chunked, DOCUMENT, chunks};
-use crate::catalog::group::{MemberPlace, Members, OpenGroup, member_name, member_path, unregistered_member};
-use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use crate::catalog::group::{
+    MemberPlace, Members, OpenGroup, member_name, member_path, registered_member, unregistered_member,
+};
+use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind};
 use crate::catalog::time::When;
 use crate::describe::Json;
 use crate::describe::group::anndata_json;
@@ -94,16 +96,13 @@ impl ShownMeasurement {
     /// The directories that listings show.
     pub fn listed(&self) -> Vec<(&'static str, NodeType)> {
         let hidden = self.context.exports.hide || self.context.engine.storage.is_remote();
-        if hidden || self.experiment.is_none() || !is_measurement(&self.group).unwrap_or(false) {
+        if hidden || self.experiment.is_none() || matches!(is_measurement(&self.group), Ok(false)) {
             return Vec::new();
         }
-        match self.anndata().and_then(|anndata| anndata.is_listed()) {
-            Ok(true) => vec![(NAME, NodeType::Directory)],
-            Ok(false) => Vec::new(),
-            Err(error) => {
-                log::info!("{}: its AnnData is not listed: {error}", self.display());
-                Vec::new()
-            }
+        // Of what is damaged, the accesses fail.
+        match self.anndata().is_ok_and(|anndata| !anndata.is_listed()) {
+            true => Vec::new(),
+            false => vec![(NAME, NodeType::Directory)],
         }
     }
 
@@ -260,7 +259,7 @@ impl Walk<'_> {
     fn found(&mut self, members: &Members, place: &MemberPlace) -> Option<Found> {
         let engine = &self.context.engine;
         let kind = match place.registered {
-            true => classify(engine, &place.at).map(Some),
+            true => registered_member(engine, &place.at).map(Some),
             false => unregistered_member(engine, &place.at, members.unregistered),
         };
         let found = match kind {

@@ -12,8 +12,8 @@ use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat};
 use super::permissions::Origin;
 use super::view::place;
 use super::zarr::{Whose, ZarrGroupDirectory};
-use crate::catalog::group::{Members, OpenGroup, unregistered, unregistered_member};
-use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use crate::catalog::group::{Members, OpenGroup, registered_member, unregistered, unregistered_member};
+use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind};
 use crate::catalog::time::When;
 use crate::describe::dataset::dataset_json;
 use crate::describe::render;
@@ -225,7 +225,7 @@ fn source(
         let kind = match (shown, member.registered) {
             (Some(DirectoryKind::Array), _) => Ok(Some(ObjectKind::Array)),
             (Some(DirectoryKind::Group), _) => Ok(Some(ObjectKind::Group)),
-            (_, true) => classify(engine, &member.at).map(Some),
+            (_, true) => registered_member(engine, &member.at).map(Some),
             (_, false) => unregistered_member(engine, &member.at, members.unregistered),
         };
         let reason = match kind {

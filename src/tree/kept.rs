@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::joined::{Joined, Source};
 use crate::runtime::lock;
+use crate::runtime::single_flight::SingleFlight;
 use lru::LruCache;
 use std::hash::Hash;
 use std::num::NonZeroUsize;
@@ -18,8 +19,25 @@ const MAX_TRIES: usize = 100;
 /// The most that stay in memory.
 const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
-/// What was used last, and when each was known to be current.
-pub struct Kept<K: Hash + Eq, T>(Mutex<LruCache<K, (Instant, Arc<T>)>>);
+/// What was used last.
+pub struct Kept<K: Hash + Eq, T>(Mutex<LruCache<K, Arc<One<T>>>>);
+
+/// What was made of one source.
+struct One<T> {
+    /// When it was known to be current, and what that is.
+    last: Mutex<Option<(Instant, Arc<T>)>>,
+    making: SingleFlight,
+}
+
+impl<T> Default for One<T> {
+    /// Nothing was made yet.
+    fn default() -> Self {
+        One {
+            last: Mutex::default(),
+            making: SingleFlight::default(),
+        }
+    }
+}
 
 impl<K: Hash + Eq, T> Default for Kept<K, T> {
     /// Nothing.
@@ -35,19 +53,34 @@ impl<K: Hash + Eq, T: Joined> Kept<K, T> {
     ///
     /// EBUSY if the arrays are written to all the time; if it cannot be found or made.
     pub fn current(&self, key: K, find: impl Fn() -> Result<T::Source>) -> Result<Arc<T>> {
-        let known = lock(&self.0).get(&key).cloned();
-        let known = known.filter(|(_, known)| !known.source().is_stale());
-        if let Some((when, known)) = &known
-            && when.elapsed() < LASTING
-        {
-            return Ok(known.clone());
-        }
-        let now = Instant::now();
-        let current = find_current(known.map(|(_, known)| known), find)?;
-        let before = lock(&self.0).push(key, (now, current.clone()));
+        let mut kept = lock(&self.0);
+        let one = kept.get(&key).cloned().unwrap_or_default();
+        let before = kept.push(key, one.clone());
+        drop(kept);
         // Behind the lock, because that may free much.
         drop(before);
-        Ok(current)
+        one.current(find)
+    }
+}
+
+impl<T: Joined> One<T> {
+    /// See [`Kept::current`]. One thread at a time finds and makes it.
+    fn current(&self, find: impl Fn() -> Result<T::Source>) -> Result<Arc<T>> {
+        let last = || {
+            let last = lock(&self.last).clone();
+            last.filter(|(_, last)| !last.source().is_stale())
+        };
+        let fresh = || {
+            let (when, last) = last()?;
+            (when.elapsed() < LASTING).then_some(last)
+        };
+        self.making.find_or_make(fresh, || {
+            let now = Instant::now();
+            let current = find_current(last().map(|(_, last)| last), find)?;
+            let before = lock(&self.last).replace((now, current.clone()));
+            drop(before);
+            Ok(current)
+        })
     }
 }
 
@@ -69,4 +102,80 @@ fn find_current<T: Joined>(known: Option<Arc<T>>, find: impl Fn() -> Result<T::S
     }
     let message = "its arrays are written to all the time";
     Err(Error::new(ErrorKind::Io(libc::EBUSY), message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::group::OpenGroup;
+    use crate::export::joined::SourceArray;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+
+    struct Numbered(u64);
+
+    impl Source for Numbered {
+        fn state(&self) -> Result<u64> {
+            Ok(self.0)
+        }
+
+        fn arrays(&self) -> Vec<&SourceArray> {
+            Vec::new()
+        }
+
+        fn groups(&self) -> Vec<&Arc<OpenGroup>> {
+            Vec::new()
+        }
+    }
+
+    /// Its source, and how many were made before it.
+    struct Made(Numbered, u64);
+
+    static MADE: AtomicU64 = AtomicU64::new(0);
+
+    impl Joined for Made {
+        type Source = Numbered;
+
+        fn new(source: Numbered, _: u64) -> Result<Made> {
+            thread::sleep(LASTING / 2);
+            Ok(Made(source, MADE.fetch_add(1, Ordering::Relaxed)))
+        }
+
+        fn source(&self) -> &Numbered {
+            &self.0
+        }
+
+        fn state(&self) -> u64 {
+            self.0.0
+        }
+    }
+
+    #[test]
+    fn each_state_is_made_once_and_only_if_it_is_found_twice() {
+        let (kept, state) = (Kept::<u8, Made>::default(), AtomicU64::new(7));
+        let find = || Ok(Numbered(state.load(Ordering::Relaxed)));
+        let together = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    together.wait();
+                    assert_eq!(kept.current(1, find).unwrap().1, 0);
+                });
+            }
+        });
+        // It is looked for again, and is the same.
+        thread::sleep(LASTING);
+        assert_eq!(kept.current(1, find).unwrap().1, 0);
+        state.store(8, Ordering::Relaxed);
+        thread::sleep(LASTING);
+        let made = kept.current(1, find).unwrap();
+        assert_eq!((made.state(), made.1), (8, 1));
+        let restless = || Ok(Numbered(state.fetch_add(1, Ordering::Relaxed)));
+        assert_eq!(
+            kept.current(2, restless).err().map(|error| error.errno()),
+            Some(libc::EBUSY)
+        );
+        assert_eq!(MADE.load(Ordering::Relaxed), 2);
+    }
 }

@@ -381,6 +381,40 @@ def bands(checks, folder):
         compare_files(checks, "several bands, of which cells are deleted", point / "ms/RNA" / NAME, Model(experiment, "RNA"), chance)
 
 
+@contextlib.contextmanager
+def without_privileges(folder):
+    """Lets mounts be of a program that may not read what its user may not, as root's may."""
+    program, before = Path(folder, "unprivileged"), os.environ.get("TILEDBFS_BIN")
+    program.write_text(f'#!/bin/sh\nexec setpriv --bounding-set=-dac_override,-dac_read_search {binary()} "$@"\n')
+    program.chmod(0o755)
+    os.environ["TILEDBFS_BIN"] = str(program)
+    try:
+        yield
+    finally:
+        os.environ.pop("TILEDBFS_BIN")
+        os.environ.update({} if before is None else {"TILEDBFS_BIN": before})
+
+
+def unreadable(checks, life, folder):
+    """What may be anything, because it cannot be looked into, and what is damaged: it is shown and cannot be read. Nothing is left out."""
+    with mounted(life.uri) as point:
+        whole = outcomes(point / "ms/RNA" / NAME)
+    cases = {"ms/RNA/X/data": "X/", "ms/RNA/X": "", "obs": "", "ms/RNA/var": "", "ms/RNA/X/data/__fragments": "X/", "obs/__commits": ""}
+    for directory, under in cases.items():
+        copy = Path(folder, "unreadable")
+        shutil.copytree(life.uri, copy)
+        (copy / directory).chmod(0)
+        with without_privileges(folder) if os.geteuid() == 0 else contextlib.nullcontext(), mounted(copy) as point:
+            measurement = point / "ms/RNA"
+            got = {path: outcome(measurement / NAME / path) for path in whole}
+            checks.equal(f"{directory} cannot be read: its files", sorted({got[path] for path in whole if path.startswith(under)} - {"EACCES"}, key=str), [])
+            checks.equal(f"{directory} cannot be read: other files", [path for path in whole if not path.startswith(under) and got[path] != whole[path]], [])
+            checks.equal(f"{directory} cannot be read: h5ad", outcome(measurement / H5AD), "EACCES")
+            checks.equal(f"{directory} cannot be read: is listed", NAME in os.listdir(measurement), True)
+        (copy / directory).chmod(0o755)
+        shutil.rmtree(copy)
+
+
 def another_layer(checks, folder, life):
     """Other layers as X, by name."""
     with mounted(folder) as point, tiledbsoma.Experiment.open(life.uri) as experiment:
@@ -510,6 +544,7 @@ def damage(checks, life, folder):
             data[8 : len(data)] = bytes(255 - byte for byte in data[8:])
             path.write_bytes(data)
         with mounted(copy) as point:
+            checks.equal(f"damage of {array}: is listed", NAME in os.listdir(point / "ms/RNA"), True)
             got = outcomes(point / "ms/RNA" / NAME)
             checks.equal(f"damage of {array}: {needs}", got.get(needs), "EIO")
             checks.equal(f"damage of {array}: all else", sorted(path for path in whole if not path.startswith(under) and got.get(path) != whole[path]), [])
@@ -740,7 +775,7 @@ def main():
         source.mkdir()
         life = live(checks, source, options.seed, options.count)
         stages = {
-            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder),
+            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder),
             bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():

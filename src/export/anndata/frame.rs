@@ -932,20 +932,21 @@ impl Texts for Converted {
         let values = Output::of(|out| frame.append(field, Content::Data, size, texts.clone(), out))?;
         let validity = frame.validity(field, texts)?;
         for (row, value) in values.chunks_exact(size).enumerate() {
-            if validity.as_ref().is_some_and(|validity| validity[row] == 0) {
-                put(b"")?;
-                continue;
-            }
-            let (datatype, value) = match &self.labels {
-                None => (datatype, value),
-                Some(labels) => {
-                    let label = enumeration_index(datatype, value).and_then(|label| labels.value(label));
-                    (labels.datatype, label.unwrap_or(b""))
-                }
+            let shown = match &self.labels {
+                _ if validity.as_ref().is_some_and(|validity| validity[row] == 0) => None,
+                None => Some((datatype, value)),
+                // The number of no label is a null, as it is in codes.
+                Some(labels) => enumeration_index(datatype, value)
+                    .and_then(|label| labels.value(label))
+                    .map(|label| (labels.datatype, label)),
             };
-            match datatype.kind() {
-                Kind::Text => put(value)?,
-                _ => put(number_text(datatype, value).unwrap_or_default().as_bytes())?,
+            match shown {
+                None => put(b"")?,
+                Some((datatype, text)) if datatype.kind() == Kind::Text => put(text)?,
+                Some((datatype, number)) => {
+                    let text = number_text(datatype, number).expect("what is no text has a number a cell");
+                    put(text.as_bytes())?;
+                }
             }
         }
         Ok(())

@@ -205,7 +205,7 @@ impl Element for Filled {
     }
 
     fn chunks(&self) -> Result<u64> {
-        Node::chunks(&self.node()?)
+        Ok(Node::chunks(&self.node()?))
     }
 }
 
@@ -422,7 +422,7 @@ impl Element for PartOf {
     }
 
     fn chunks(&self) -> Result<u64> {
-        Node::chunks(&self.node()?)
+        Ok(Node::chunks(&self.node()?))
     }
 }
 

@@ -250,11 +250,9 @@ impl AnnData {
     }
 
     /// Whether listings show the directory: not if it has very many chunks. Reads metadata.
-    pub fn is_listed(&self) -> Result<bool> {
-        match self.absent(Format::Zarr) {
-            Some(_) => Ok(false),
-            None => Ok(Node::from(self.root(Format::Zarr, None)?).chunks()? <= MAX_LISTED_CHUNKS),
-        }
+    pub fn is_listed(&self) -> bool {
+        let root = self.root(Format::Zarr, None);
+        root.is_ok_and(|root| Node::from(root).chunks() <= MAX_LISTED_CHUNKS)
     }
 }
 

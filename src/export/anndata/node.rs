@@ -59,14 +59,17 @@ impl Node {
         document.to_string().into_bytes()
     }
 
-    /// The number of chunks of all arrays, or more.
-    pub(super) fn chunks(&self) -> Result<u64> {
+    /// The number of chunks of all arrays that are not damaged, or more.
+    pub(super) fn chunks(&self) -> u64 {
         match self {
             Node::Group(group) => {
-                let members = group.members.iter().map(|(_, member)| member.chunks());
-                members.sum()
+                let known = group
+                    .members
+                    .iter()
+                    .filter_map(|(_, member)| member.chunks().ok());
+                known.fold(0, u64::saturating_add)
             }
-            Node::Array(array) => Ok(array.counts().into_iter().fold(1, u64::saturating_mul)),
+            Node::Array(array) => array.counts().into_iter().fold(1, u64::saturating_mul),
         }
     }
 }
@@ -86,7 +89,7 @@ impl Element for Node {
     }
 
     fn chunks(&self) -> Result<u64> {
-        Node::chunks(self)
+        Ok(Node::chunks(self))
     }
 }
 
@@ -97,7 +100,7 @@ impl Element for Error {
     }
 
     fn chunks(&self) -> Result<u64> {
-        Ok(0)
+        Err(self.clone())
     }
 }
 
