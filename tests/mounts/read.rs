@@ -310,11 +310,13 @@ fn compare(mount: &Path, node: &Node) -> u64 {
         }
         return 1;
     };
-    let mut names: Vec<_> = fs::read_dir(mount)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name())
-        .collect();
-    let listing = directory.list().unwrap();
+    let shown = fs::read_dir(mount).and_then(|all| all.map(|entry| Ok(entry?.file_name())).collect());
+    let (mut names, listing): (Vec<_>, _) = match (shown, directory.list()) {
+        (Ok(names), Ok(listing)) => (names, listing),
+        // Of boxes and times there are too many for a listing; some views cannot be made.
+        (Err(_), Err(_)) => return 1,
+        (shown, _) => panic!("{}: {shown:?}", mount.display()),
+    };
     let mut wanted: Vec<_> = (0..listing.len())
         .map(|i| listing.get(i).unwrap().0.into_owned())
         .collect();
@@ -333,7 +335,11 @@ fn compare(mount: &Path, node: &Node) -> u64 {
 #[test]
 fn arrays_of_every_version_are_shown_as_in_the_tree() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/versions");
-    let tree = Tree::open(&source, &Options::default()).unwrap();
+    let options = Options {
+        cache_size: 16 << 20,
+        ..Options::default()
+    };
+    let tree = Tree::open(&source, &options).unwrap();
     let mount = TestMount::new(tree.root.clone());
     let files = compare(&mount.path(""), &tree.root);
     assert!(files > 1000, "{files}");
