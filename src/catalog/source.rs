@@ -1,4 +1,6 @@
 //! Opens a source; tells arrays, groups and plain directories apart.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/object/object.cc>
 
 use super::Array;
 use crate::engine::Engine;

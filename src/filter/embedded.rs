@@ -17,6 +17,8 @@
 //!
 //! Example: `00 00 00 00 | 01 00 00 00 | 05 00 00 00 | 09 00 00 00 | 20 00 00 00 | 01 | 01` is the metadata
 //! of string RLE for 5 bytes of text in 4 strings, encoded in 9 bytes of runs.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filters/dictionary_encoding.md>
 
 use super::framing::{Limits, TABLE_BOUND};
 use crate::cursor::Cursor;

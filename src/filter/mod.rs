@@ -3,6 +3,8 @@
 //! A tile is a sequence of chunks, each filtered separately ([`chunk`]). A chunk is two byte streams,
 //! metadata and data. Undoing a filter turns a pair of streams into another, from the last filter of the
 //! pipeline to the first (`codec`).
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filter_pipeline.md>
 
 pub mod chunk;
 pub mod generic;

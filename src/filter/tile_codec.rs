@@ -10,6 +10,8 @@
 //!
 //! Example: a chunk of FLOAT64 of 800 bytes through float scale (to integers of 2 bytes) and byteshuffle:
 //! byteshuffle saw at most 200 bytes, of INT16 where types are propagated.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/filter/filter_pipeline.cc>
 
 use super::framing::{self, Limits};
 use super::key::EncryptionKey;

@@ -1,4 +1,6 @@
 //! TileDB datatypes, and the number of values per cell.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/enums/datatype.h>
 
 use super::enums::byte_enum;
 use crate::error::{Error, Result};

@@ -1,4 +1,6 @@
 //! The small enumerations of the format, stored in one byte each.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/enums>
 
 use crate::error::{Error, Result};
 

@@ -1,4 +1,6 @@
 //! The fields of a schema, and what a fragment written with another schema has of them.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/array_schema/array_schema.cc>
 
 use super::datatype::{CellValNum, Datatype};
 use super::schema::{Attribute, Dimension, Schema};

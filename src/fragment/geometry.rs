@@ -1,4 +1,6 @@
 //! The number of tiles of a fragment, and of cells in a tile.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/fragment/fragment_metadata.cc>
 
 use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;

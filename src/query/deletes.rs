@@ -1,4 +1,6 @@
 //! The deletes of an array: finding them, decoding them, and binding them to a fragment.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/query/readers/reader_base.cc>
 
 use super::condition::{BoundCondition, ViewCondition};
 use crate::catalog::commits::DeleteFile;

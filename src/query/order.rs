@@ -5,6 +5,8 @@
 //! consists of the position on the curve, and then of the coordinates from the first dimension to the last.
 //! If a key takes at most 256 bits, as with most domains, it is a few words; otherwise it is a string of
 //! bytes.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/misc/comparators.h>
 
 use super::hilbert::Curve;
 use crate::error::{Error, Result};

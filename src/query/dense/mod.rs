@@ -4,6 +4,8 @@
 //! A run of cells is split into boxes, these by tiles ([`space`]) and by fragments ([`overlay`]); then each
 //! part is copied from its fragment ([`copy`], [`attribute`]). Which cells no fragment has is known from the
 //! same boxes ([`coverage`]).
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/query/readers/dense_reader.cc>
 
 mod attribute;
 mod axis;

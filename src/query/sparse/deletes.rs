@@ -1,4 +1,6 @@
 //! Finds out which cells of a fragment are deleted.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/query/readers/reader_base.cc>
 
 use crate::catalog::time::TimeRange;
 use crate::error::Result;

@@ -11,6 +11,9 @@
 //! A component is a set of fragments whose intervals in the global order overlap. A fragment that overlaps no
 //! other is a component of its own and is not merged. If also no cell is deleted or outside the view, its
 //! footer gives the number of cells.
+//!
+//! In libtiledb:
+//! <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/query/readers/sparse_global_order_reader.cc>
 
 mod batch;
 mod block;
