@@ -42,7 +42,7 @@ impl<'a> CellSlice<'a> {
 
     /// The value of cell `i` of a var-sized field. Panics if there is no such cell.
     pub fn text(&self, i: usize) -> &'a [u8] {
-        let starts = self.starts.unwrap_or(&[]);
+        let starts = self.starts.expect("cells of a var-sized field have starts");
         let place = |i: usize| (starts[i] - starts[0]) as usize;
         &self.values[place(i)..place(i + 1)]
     }

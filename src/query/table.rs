@@ -298,7 +298,7 @@ impl Column {
     pub fn stored_bytes(&self, rows: &Range<u64>) -> Result<u64> {
         let count = rows.end - rows.start;
         if let Some(size) = self.stored.cell_size() {
-            return Ok(count.saturating_mul(size));
+            return Ok(count * size);
         }
         let cells = self.cells()?;
         match count {
@@ -347,13 +347,10 @@ impl Column {
     /// The coordinates in `rows`, `size` bytes each.
     fn coordinates(&self, cells: &dyn Cells, rows: Range<u64>, size: u64) -> Result<Vec<u8>> {
         let shape = self.view.shape()?;
-        let inner = shape.iter().skip(self.field.saturating_add(1));
-        let inner = inner
-            .fold(1, |rows: u64, length| rows.saturating_mul(*length))
-            .max(1);
+        let inner = shape[self.field + 1..].iter().product::<u64>().max(1);
         let length = cells.count().max(1);
         let wanted = rows.end - rows.start;
-        let mut out = Vec::with_capacity(wanted.saturating_mul(size) as usize);
+        let mut out = Vec::with_capacity((wanted * size) as usize);
         // A short axis is read once; a long one only up to the last coordinate wanted.
         let whole = match length <= wanted {
             true => Some(cells.values(0..length)?),
@@ -362,24 +359,22 @@ impl Column {
         let mut row = rows.start;
         while row < rows.end {
             let first = row / inner % length;
-            let to_end = length.saturating_sub(first).saturating_mul(inner);
-            let stop = row
-                .saturating_add(to_end.saturating_sub(row % inner))
-                .min(rows.end);
-            let last = stop.saturating_sub(1) / inner % length;
+            let end_of_axis = row - row % inner + (length - first) * inner;
+            let stop = end_of_axis.min(rows.end);
+            let last = (stop - 1) / inner % length;
             let read;
             let along = match &whole {
                 Some(whole) => {
-                    let bytes = first.saturating_mul(size)..last.saturating_add(1).saturating_mul(size);
+                    let bytes = first * size..(last + 1) * size;
                     &whole[bytes.start as usize..bytes.end as usize]
                 }
                 None => {
-                    read = cells.values(first..last.saturating_add(1))?;
+                    read = cells.values(first..last + 1)?;
                     &*read
                 }
             };
             for coordinate in along.chunks_exact((size as usize).max(1)) {
-                let end = (row - row % inner).saturating_add(inner).min(stop);
+                let end = (row - row % inner + inner).min(stop);
                 for _ in row..end {
                     out.extend_from_slice(coordinate);
                 }

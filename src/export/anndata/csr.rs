@@ -630,9 +630,11 @@ impl Csr {
             let mut column_of = Finder::new(&self.columns);
             cells.retain_mut(|place| {
                 let joinid = i64::from_le_bytes(joinids[place.cell as usize - span.start]);
-                let column = column_of.place(joinid).filter(|column| columns.contains(column));
-                place.column = column.unwrap_or(0);
-                column.is_some()
+                match column_of.place(joinid).filter(|column| columns.contains(column)) {
+                    Some(column) => place.column = column,
+                    None => return false,
+                }
+                true
             });
         }
         let span = span(&cells).filter(|_| values);

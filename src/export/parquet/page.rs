@@ -59,12 +59,12 @@ impl Amount {
         let mut amount = Amount::default();
         let mut row = rows.start;
         while row < rows.end {
-            let end = row.saturating_add(step).min(rows.end);
+            let end = rows.end.min(row + step);
             for (elements, valid) in cells(leaf, column, row..end)? {
                 let count = elements.end - elements.start;
                 let values = if valid { count } else { 0 };
-                amount.entries = amount.entries.saturating_add(values.max(1));
-                amount.values = amount.values.saturating_add(values);
+                amount.entries += values.max(1);
+                amount.values += values;
             }
             row = end;
         }
@@ -379,8 +379,8 @@ impl Page<'_> {
                     // Skips the values before the first one wanted.
                     let from = numbers.start.saturating_sub(at.get()).min(count);
                     let to = end.saturating_sub(at.get()).min(count);
-                    at.set(at.get().saturating_add(from));
-                    let wanted = elements.start.saturating_add(from)..elements.start.saturating_add(to);
+                    at.set(at.get() + from);
+                    let wanted = elements.start + from..elements.start + to;
                     self.stream(wanted, &mut one)?;
                 } else if at.get() < end {
                     self.stream(elements, &mut one)?;

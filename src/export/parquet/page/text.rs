@@ -3,7 +3,7 @@
 use super::super::leaf::Encoding;
 use super::{Page, cells};
 use crate::bytes::Output;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fragment::column::Content;
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ impl Page<'_> {
             let mut rest = &*wanted;
             while let Some(&(_, start, _)) = rest.first() {
                 let near = |&(_, first, len): &(u64, u64, u64)| {
-                    first.saturating_add(len).saturating_sub(start) <= self.engine.tuning.page_text_bytes
+                    first + len - start <= self.engine.tuning.page_text_bytes
                 };
                 let together = rest.partition_point(near).max(1);
                 let (some, others) = rest.split_at(together);
@@ -49,7 +49,7 @@ impl Page<'_> {
     fn some_texts(&self, texts: &[(u64, u64, u64)], range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         // A long text comes alone. Only its part in the range is read.
         let inside = |place: u64, len: u64| {
-            let first = place.saturating_add(4);
+            let first = place + 4;
             range.start.saturating_sub(first).min(len)..range.end.saturating_sub(first).min(len)
         };
         let (Some(first), Some(last)) = (texts.first(), texts.last()) else {
@@ -58,19 +58,14 @@ impl Page<'_> {
         let start = first.1 + inside(first.0, first.2).start;
         let end = last.1 + inside(last.0, last.2).end;
         let mut piece = Output::new();
-        let bytes = start..end.max(start);
-        self.column.cells()?.read(Content::Data, bytes, &mut piece)?;
+        self.column.cells()?.read(Content::Data, start..end, &mut piece)?;
         for &(place, at, len) in texts {
             let head = (len as u32).to_le_bytes();
             let of_head = range.start.saturating_sub(place).min(4)..range.end.saturating_sub(place).min(4);
             out.extend_from_slice(&head[of_head.start as usize..of_head.end as usize]);
             let wanted = inside(place, len);
-            let from = at.saturating_add(wanted.start).saturating_sub(start) as usize;
-            let to = at.saturating_add(wanted.end).saturating_sub(start) as usize;
-            let text = piece.get(from..to);
-            out.extend_from_slice(
-                text.ok_or_else(|| Error::internal("found fewer bytes of text than expected"))?,
-            );
+            let (from, to) = (at + wanted.start - start, at + wanted.end - start);
+            out.extend_from_slice(&piece[from as usize..to as usize]);
         }
         Ok(())
     }
