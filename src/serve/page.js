@@ -27,6 +27,10 @@ const seen = new IntersectionObserver((all) => {
   ask();
 });
 for (const size of document.querySelectorAll("#entries .unknown")) seen.observe(size.parentElement);
+const picture = document.getElementById("picture");
+const broken = () => picture.replaceWith("The picture cannot be made; the server's log says why.");
+if (picture?.complete && !picture.naturalWidth) broken();
+picture?.addEventListener("error", broken);
 // Behind a proxy the server may not know by which name it was asked.
 for (const code of document.querySelectorAll("#commands code")) {
   const origin = code.dataset.origin;

@@ -561,14 +561,18 @@ fn choices(asked: &Asked, viewed: &Viewed, out: &mut String) {
         .flatten()
         .filter(|field| field.is_dimension);
     let names: Vec<String> = dimensions.map(|field| field.name).collect();
-    let example: Vec<&str> = names.iter().map(|_| "1..5").collect();
-    let _ = writeln!(
-        out,
-        "<form method=\"get\"><label for=\"box\">Part: a range of {}</label><input id=\"box\" name=\"box\" \
-         value=\"{part}\" placeholder=\"{}\" autocomplete=\"off\"><button>Show</button></form>\n</div>",
-        Html(names.join(", ")),
-        example.join(",")
-    );
+    // Without a view nobody knows what there are ranges of.
+    if !names.is_empty() {
+        let example: Vec<&str> = names.iter().map(|_| "1..5").collect();
+        let _ = writeln!(
+            out,
+            "<form method=\"get\"><label for=\"box\">Part: a range of {}</label><input id=\"box\" name=\"box\" \
+             value=\"{part}\" placeholder=\"{}\" autocomplete=\"off\"><button>Show</button></form>",
+            Html(names.join(", ")),
+            example.join(",")
+        );
+    }
+    out.push_str("</div>\n");
 }
 
 /// What is found out of a view.
