@@ -1,6 +1,7 @@
-//! Checks that modules know each other in one direction: as the table in `docs/architecture.md` is ordered.
+//! Checks that modules know each other in one direction: as the table in `docs/architecture.md` is ordered, and
+//! without circles in `tree`.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,11 +30,16 @@ fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The modules that the code in `text` names, without its tests.
+/// The modules of the crate that the code in `text` names, without its tests.
 fn imported(text: &str) -> HashSet<&str> {
+    named_after(text, "crate::")
+}
+
+/// The modules that the code in `text` names after `prefix`, without its tests.
+fn named_after<'a>(text: &'a str, prefix: &str) -> HashSet<&'a str> {
     let code = text.split("\n#[cfg(test)]\n").next().unwrap();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let paths = lines.flat_map(|line| line.split("crate::").skip(1));
+    let paths = lines.flat_map(|line| line.split(prefix).skip(1));
     let ends = |c: char| !c.is_ascii_lowercase() && c != '_';
     paths
         .filter_map(|path| path.split(ends).next())
@@ -87,4 +93,28 @@ fn modules_import_from_the_layers_below_only() {
     // What is in no layer: what all share, this file, `lib.rs`, `main.rs` and `internals.rs`. `engine.rs` is
     // one.
     assert_eq!((in_root, with_mod - count), (SHARED.len() + 5, SHARED.len() + 4));
+}
+
+#[test]
+fn modules_of_the_tree_have_no_circle() {
+    let mut left = HashMap::new();
+    for entry in fs::read_dir("src/tree").unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.is_file() && name != "mod" {
+            left.insert(name, fs::read_to_string(path).unwrap());
+        }
+    }
+    assert!(left.len() > 20);
+    loop {
+        let names: HashSet<String> = left.keys().cloned().collect();
+        left.retain(|_, text| {
+            let named = ["super::", "crate::tree::"].map(|prefix| named_after(text, prefix));
+            named.iter().flatten().any(|name| names.contains(*name))
+        });
+        if left.is_empty() {
+            return;
+        }
+        assert!(left.len() < names.len(), "in circles, or above them: {names:?}");
+    }
 }

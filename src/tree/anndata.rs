@@ -5,13 +5,14 @@
 //! member of the experiment. The first is listed as `dataset.zarr/` is: not in stores, and not if it is large.
 //! The others are there by name: listings ask for lengths. A member of such a name is shown instead.
 
-use super::context::{Ancestors, Context};
+use super::context::Context;
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::moment::Moment;
 use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, Stat};
 use super::permissions::Origin;
-use super::view::place;
+use super::position::Position;
+use super::shown::place;
 use super::zarr::{CHUNKS, Chunked, DOCUMENT, chunks};
 use crate::catalog::group::{
     MemberPlace, Members, OpenGroup, member_name, member_path, registered_member, unregistered_member,
@@ -52,9 +53,10 @@ pub struct ShownMeasurement {
 }
 
 impl ShownMeasurement {
-    /// The group below `above`.
-    pub fn new(context: &Arc<Context>, group: &Arc<OpenGroup>, above: &Ancestors) -> ShownMeasurement {
-        let steps = above.steps().filter(|[first, _]| first.name == MEASUREMENTS);
+    /// The group, which lies at `position`.
+    pub fn new(group: &Arc<OpenGroup>, position: &Position) -> ShownMeasurement {
+        let context = &position.context;
+        let steps = position.steps().filter(|[first, _]| first.name == MEASUREMENTS);
         ShownMeasurement {
             experiment: steps.map(|[first, _]| context.group(&first.group)),
             context: context.clone(),

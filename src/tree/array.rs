@@ -1,52 +1,47 @@
-//! The directory of an array, its schemas, enumerations, labels and fragments.
+//! The directory of an array, its schemas, enumerations and labels, and its past states.
 
-use super::at::AtDirectory;
-use super::context::{Ancestors, Context};
 use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
 use super::document::{Document, DocumentContent, state_of_file};
-use super::fragment::fragment;
+use super::fragment::{FragmentsDirectory, fragments_json};
 use super::metadata::metadata;
 use super::moment::Moment;
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
-use super::view::{Shown, Viewed};
+use super::position::Position;
+use super::shown::{Shown, Viewed};
+use super::times::{self, Asked};
+use super::view::ViewDirectory;
+use crate::calendar::{now, timestamp};
 use crate::catalog::Array;
-use crate::catalog::commits::Hidden;
-use crate::catalog::listing::{ArrayListing, FragmentEntry};
+use crate::catalog::listing::ArrayListing;
 use crate::catalog::pin::Pin;
 use crate::catalog::time::When;
 use crate::describe::{self, render};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
-use crate::fragment::prefetch::TailPrefetch;
 use crate::fragment::schemas::LEGACY_SCHEMA;
-use crate::fragment::{Fragment, Outline};
 use crate::names;
 use crate::runtime::hash;
-use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The directory of an array, now or (in `at/`) at another time.
 #[derive(Clone)]
 pub struct ArrayDirectory {
-    context: Arc<Context>,
+    position: Position,
     moment: Moment,
-    above: Ancestors,
 }
 
 impl ArrayDirectory {
     /// The directory of `array`.
-    pub fn new(context: Arc<Context>, array: Arc<Array>, above: Ancestors) -> Self {
+    pub fn new(array: Arc<Array>, position: Position) -> Self {
         ArrayDirectory {
-            context,
+            position,
             moment: Moment {
                 array,
                 when: When::Now,
             },
-            above,
         }
     }
 
@@ -60,7 +55,7 @@ impl ArrayDirectory {
     /// The directory of the array in the state called `pin`; see [`Array::pinned`].
     pub fn pinned(&self, pin: Pin) -> Result<ArrayDirectory> {
         let pinned = self.array().pinned(pin)?;
-        self.context.keep_pinned(self.array());
+        self.position.context.keep_pinned(self.array());
         Ok(self.at(When::Pinned(pinned)))
     }
 
@@ -108,7 +103,7 @@ impl ArrayDirectory {
         Shown {
             moment: self.moment.clone(),
             subarray: None,
-            context: self.context.clone(),
+            context: self.position.context.clone(),
             latest: Arc::default(),
         }
     }
@@ -169,14 +164,10 @@ impl ArrayDirectory {
             }
             "schemas" => NamedDirectory::node(mtime, Freshness::Listing, SchemaFiles(moment)),
             "enumerations" => NamedDirectory::node(mtime, Freshness::Listing, Enumerations(moment)),
-            "data" => self.data().directory(),
+            "data" => ViewDirectory::node(self.data()),
             "labels" => {
-                let labels = Labels {
-                    context: self.context.clone(),
-                    moment,
-                    above: self.above.clone(),
-                };
-                NamedDirectory::node(mtime, Freshness::Listing, labels)
+                let position = self.position.clone();
+                NamedDirectory::node(mtime, Freshness::Listing, Labels { position, moment })
             }
             _ => Node::Directory(Arc::new(FragmentsDirectory { moment })),
         }
@@ -184,7 +175,7 @@ impl ArrayDirectory {
 }
 
 /// The directory of past states.
-pub const AT: &str = "at";
+const AT: &str = "at";
 
 /// The entries of a directory in `at/`.
 static PAST_CHILDREN: [(&str, NodeType); 5] = [
@@ -221,13 +212,14 @@ impl Directory for ArrayDirectory {
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        self.context.engine.storage.metadata(&self.array().path)?;
+        let context = &self.position.context;
+        context.engine.storage.metadata(&self.array().path)?;
         let mut children = self.children().to_vec();
         if !self.lists_data() {
             children.retain(|(name, _)| *name != "data");
         }
         let past = self.is_in_at() || self.array().engine.at().is_some();
-        if self.context.show_at && !past {
+        if context.show_at && !past {
             children.push((AT, NodeType::Directory));
         }
         Ok(fixed_listing(&children))
@@ -251,6 +243,76 @@ impl Directory for ArrayDirectory {
 
     fn origin(&self) -> Origin {
         Origin::Array(self.array().clone())
+    }
+}
+
+/// The link in `at/` to the state of now, by its pin: `readlink -f` of a path through it pins one state, for
+/// programs that open many files one after another, and on several machines.
+const LATEST: &str = "latest";
+
+/// `at/`: any time and any pin can be looked up; the times of writes are listed.
+struct AtDirectory {
+    /// The directory of the array now.
+    array: ArrayDirectory,
+}
+
+impl AtDirectory {
+    /// The link to the state of now. Fails if it is unknown which fragments that has.
+    fn latest(&self) -> Result<Node> {
+        let array = self.array.array();
+        let snapshot = array.snapshot(None)?;
+        snapshot.check_complete(now())?;
+        let pin = array.pin(&snapshot)?;
+        Ok(Node::Link(Arc::new(Link {
+            target: OsString::from(pin.to_string()),
+            mtime: pin.time,
+        })))
+    }
+}
+
+impl Directory for AtDirectory {
+    /// `NotFound`, with the reason, if `name` is neither a time nor a pin; `Io(ESTALE)` if it is the pin of a
+    /// state that is not there.
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        if name == LATEST {
+            return self.latest().map(Some);
+        }
+        let name = name.to_str().ok_or_else(|| "the time is not UTF-8".to_owned());
+        let array = match name.and_then(times::parse_name).map_err(Error::not_found)? {
+            Asked::Within(times) => self.array.at(When::Within(times)),
+            Asked::Pin(pin) => self.array.pinned(pin)?,
+        };
+        Ok(Some(Node::Directory(Arc::new(array))))
+    }
+
+    /// Leaves out the times at which what was consolidated later has been vacuumed.
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let snapshot = self.array.array().snapshot(None)?;
+        let emptied = snapshot.emptied().into_iter();
+        let mut emptied: Vec<(u64, u64)> = emptied.map(|entry| entry.fragment.name.timestamps).collect();
+        emptied.sort_unstable();
+        // In ascending order of instants: the end of what has begun.
+        let (mut emptied, mut end) = (emptied.into_iter().peekable(), 0);
+        let mut instants = snapshot.listing.instants();
+        instants.retain(|instant| {
+            while let Some((_, other)) = emptied.next_if(|(start, _)| start <= instant) {
+                end = end.max(other);
+            }
+            *instant >= end
+        });
+        let instants = instants.into_iter();
+        let entry = |instant| (OsString::from(timestamp(instant)), NodeType::Directory);
+        Ok(Arc::new(instants.map(entry).collect::<Vec<Entry>>()))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.array.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        let array = self.array.array().clone();
+        let when = When::Now;
+        Origin::InArray(Moment { array, when }, AT)
     }
 }
 
@@ -379,9 +441,8 @@ impl Names for Enumerations {
 
 /// `labels/`: the arrays of the dimension labels inside the array's directory.
 struct Labels {
-    context: Arc<Context>,
+    position: Position,
     moment: Moment,
-    above: Ancestors,
 }
 
 impl Names for Labels {
@@ -412,14 +473,17 @@ impl Names for Labels {
         let below = at.ancestors().take_while(|path| *path != array.path);
         let in_place = !below
             .into_iter()
-            .any(|path| self.context.engine.storage.is_link(path));
-        let Some(above) = in_place.then(|| self.above.clone()).or_else(|| self.above.jump()) else {
+            .any(|path| self.position.context.engine.storage.is_link(path));
+        let Some(above) = in_place
+            .then(|| self.position.clone())
+            .or_else(|| self.position.jump())
+        else {
             log::warn!("{path}: label {name} is not shown: it is reached through too many symbolic links");
             return Ok(None);
         };
-        Ok(match (self.context.object(&at, &above), &self.moment.when) {
+        Ok(match (above.node(&at), &self.moment.when) {
             (Ok(Some(_)), When::Pinned(pinned)) if pinned.has_label(&at) => {
-                let label = ArrayDirectory::new(self.context.clone(), self.context.array(&at), above);
+                let label = ArrayDirectory::new(self.position.context.array(&at), above);
                 Some(Node::Directory(Arc::new(label.at(self.moment.when.clone()))))
             }
             (Ok(node), _) => node,
@@ -438,139 +502,4 @@ impl Names for Labels {
     fn origin(&self) -> Origin {
         Origin::InArray(self.moment.clone(), "labels")
     }
-}
-
-/// `fragments/`: all fragments.
-struct FragmentsDirectory {
-    moment: Moment,
-}
-
-/// The link in `fragments/` to the newest visible fragment.
-const LATEST: &str = "latest";
-
-impl FragmentsDirectory {
-    /// The link to the newest visible fragment; None if there is none.
-    fn latest(&self) -> Result<Option<Node>> {
-        let snapshot = self.moment.snapshot()?;
-        let link = |entry: &FragmentEntry| {
-            Node::Link(Arc::new(Link {
-                target: OsString::from(&entry.name),
-                mtime: entry.fragment.name.timestamps.1,
-            }))
-        };
-        Ok(snapshot.fragments().next_back().map(link))
-    }
-}
-
-impl Directory for FragmentsDirectory {
-    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        if name == LATEST {
-            return self.latest();
-        }
-        let listing = self.moment.array.listing()?;
-        let found = name.to_str().and_then(|name| listing.fragment(name));
-        Ok(found.map(|entry| fragment(entry.fragment.clone())))
-    }
-
-    fn list(&self) -> Result<Arc<dyn Listing>> {
-        let listing = self.moment.array.listing()?;
-        let entries: Vec<Entry> = listing
-            .fragments
-            .iter()
-            .map(|f| (OsString::from(&f.name), NodeType::Directory))
-            .collect();
-        Ok(Arc::new(entries))
-    }
-
-    fn mtime(&self) -> u64 {
-        let Ok(listing) = self.moment.array.listing() else {
-            return 0;
-        };
-        let ends = listing.fragments.iter().map(|f| f.fragment.name.timestamps.1);
-        ends.max().unwrap_or(0)
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::InArray(self.moment.clone(), "fragments")
-    }
-}
-
-fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
-    let array = &moment.array;
-    let errors: Arc<AtomicBool> = Arc::default();
-    let snapshot = moment.snapshot()?;
-    let listing = &snapshot.listing;
-    let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
-    let consolidated = super::consolidated_metadata::repeated_names(array, files, &errors);
-    // Not a part of a pinned state.
-    let consolidated = (!matches!(moment.when, When::Pinned(_))).then_some(consolidated);
-    let entries = listing.fragments.iter().zip(&snapshot.hidden).enumerate();
-    let entries: Vec<_> = entries.collect();
-    let fragments = listing.fragments.iter().map(|entry| &entry.fragment);
-    let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
-    let text = describe::render_objects(&entries, |(index, (entry, hidden))| {
-        tails.reach(*index);
-        let entry = fragment_entry(entry, hidden.as_ref(), consolidated.as_ref(), &errors);
-        describe::fragments::entry_json(&entry)
-    });
-    Ok(DocumentContent::text(text).with_errors(errors))
-}
-
-fn fragment_entry(
-    entry: &FragmentEntry,
-    hidden: Option<&Hidden>,
-    consolidated: Option<&HashSet<Vec<u8>>>,
-    errors: &AtomicBool,
-) -> describe::fragments::FragmentSummary {
-    let name = &entry.fragment.name;
-    let mut out = describe::fragments::FragmentSummary {
-        name: entry.name.clone().into_bytes(),
-        format_version: name.version,
-        timestamp_range: Some(name.timestamps),
-        dense: None,
-        cell_num: None,
-        tile_num: None,
-        size: None,
-        schema_name: None,
-        non_empty_domain: None,
-        has_consolidated_metadata: consolidated.map(|names| names.contains(entry.name.as_bytes())),
-        visible: hidden.is_none(),
-        reason: hidden.map(Hidden::to_string),
-    };
-    let outline = entry.fragment.look_at_outline();
-    match outline.and_then(|outline| Ok((size(&outline)?, outline))) {
-        Ok((size, outline)) => {
-            out.format_version = Some(outline.version);
-            out.dense = Some(outline.dense);
-            out.cell_num = Some(outline.cells);
-            out.tile_num = Some(outline.tiles);
-            out.size = Some(size);
-            out.schema_name = Some(outline.schema_name.clone().into_bytes());
-            let domain = outline.domain.as_ref();
-            out.non_empty_domain = domain.map(|rect| describe::value::rect(&outline.schema.dimensions, rect));
-        }
-        Err(e) => {
-            // Without the key, the unencrypted part of the footer is shown. Not a transient error.
-            let locked = matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey);
-            errors.fetch_or(!locked, Ordering::Relaxed);
-            if locked && let Ok(Some((front, _))) = entry.fragment.clear_footer() {
-                out.format_version = Some(front.version);
-                out.dense = Some(front.dense);
-                out.schema_name = front.schema_name;
-            }
-            log::warn!("{e}");
-            out.reason = Some(match out.reason {
-                Some(reason) => format!("{reason}; {e}"),
-                None => e.to_string(),
-            });
-        }
-    }
-    out
-}
-
-/// Bytes of all files of a fragment, including its metadata.
-fn size(outline: &Outline) -> Result<u64> {
-    outline
-        .size
-        .ok_or_else(|| Error::limit("the files take more than 2^64 bytes").at(0))
 }

@@ -10,13 +10,14 @@ use super::document::{Document, DocumentContent};
 use super::moment::Moment;
 use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat};
 use super::permissions::Origin;
-use super::view::place;
-use super::zarr::{Whose, ZarrGroupDirectory};
+use super::shown::place;
+use super::zarr::{AsZarr, ZarrGroupDirectory};
 use crate::catalog::group::{Members, OpenGroup, registered_member, unregistered, unregistered_member};
 use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind};
 use crate::catalog::time::When;
 use crate::describe::dataset::dataset_json;
 use crate::describe::render;
+use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, listed};
 use crate::export::joined::{Joined, SourceArray};
@@ -54,7 +55,10 @@ impl ShownGroup {
     pub fn find(&self, name: &OsStr) -> Result<Option<Node>> {
         let (shown, name) = (self.clone(), name.to_str().unwrap_or_default());
         let node = match name {
-            ZARR | IMAGE => Node::Directory(Arc::new(ZarrGroupDirectory(Whose::Group(shown, Vec::new())))),
+            ZARR | IMAGE => {
+                let path = Vec::new();
+                Node::Directory(Arc::new(ZarrGroupDirectory(ZarrOfGroup { shown, path })))
+            }
             NETCDF => GroupFile::node(shown, Exported::NetCdf),
             JSON => return Ok(Some(self.document())),
             _ => return Ok(None),
@@ -121,16 +125,6 @@ impl ShownGroup {
         let groups = HashSet::from([self.group.path().to_path_buf()]);
         let mut walk = Walk { groups, arrays };
         source(&self.context, &self.group, listed, &mut walk)
-    }
-
-    /// The group of `dataset.zarr/` at `path`, or `image.ome.zarr/`.
-    pub fn zarr(&self, path: &[String]) -> Result<ZarrGroup> {
-        let mut group = self.placed(self.dataset()?.zarr())?;
-        for name in path {
-            let missing = || Error::not_found(format!("there is no group {name:?}"));
-            group = group.group(name).ok_or_else(missing)?;
-        }
-        Ok(group)
     }
 
     /// Adds the group to an error without a file.
@@ -278,30 +272,82 @@ fn source(
     Ok(found)
 }
 
+/// `dataset.zarr/` or `image.ome.zarr/`, or a group in it.
+#[derive(Clone)]
+struct ZarrOfGroup {
+    shown: ShownGroup,
+    /// The names of the groups that lead to it.
+    path: Vec<String>,
+}
+
+impl AsZarr for ZarrOfGroup {
+    fn group(&self) -> Result<ZarrGroup> {
+        let mut group = self.shown.placed(self.shown.dataset()?.zarr())?;
+        for name in &self.path {
+            let missing = || Error::not_found(format!("there is no group {name:?}"));
+            group = group.group(name).ok_or_else(missing)?;
+        }
+        Ok(group)
+    }
+
+    fn inner(&self, name: &str) -> Option<ZarrOfGroup> {
+        let mut inner = self.clone();
+        inner.path.push(name.to_owned());
+        Some(inner)
+    }
+
+    fn chunk(&self, array: String, numbers: Vec<u64>) -> Node {
+        GroupFile::node(self.shown.clone(), Exported::Chunk(self.clone(), array, numbers))
+    }
+
+    fn place(&self, error: Error) -> Error {
+        place(error, &self.shown.display())
+    }
+
+    fn directory(&self) -> (Arc<Engine>, PathBuf) {
+        let group = &self.shown.group;
+        let top = group.path().join(ZARR);
+        let directory = self.path.iter().fold(top, |path, name| path.join(name));
+        (group.engine().clone(), directory)
+    }
+
+    fn state(&self) -> Option<u64> {
+        Some(self.shown.dataset().ok()?.state())
+    }
+
+    fn mtime(&self) -> u64 {
+        self.shown.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.shown.origin()
+    }
+}
+
 /// What a file exports of a group.
-pub enum Exported {
+enum Exported {
     /// `dataset.nc`
     NetCdf,
-    /// A chunk of an array of `dataset.zarr/` or `image.ome.zarr/`: the path of its group, its name, its numbers along the axes.
-    Chunk(Vec<String>, String, Vec<u64>),
+    /// A chunk: its group, the name of its array, its numbers along the axes.
+    Chunk(ZarrOfGroup, String, Vec<u64>),
 }
 
 /// A file that exports a group.
-pub struct GroupFile {
+struct GroupFile {
     shown: ShownGroup,
     exported: Exported,
 }
 
 impl GroupFile {
     /// The file `exported` of a group.
-    pub fn node(shown: ShownGroup, exported: Exported) -> Node {
+    fn node(shown: ShownGroup, exported: Exported) -> Node {
         Node::File(Arc::new(GroupFile { shown, exported }))
     }
 
     fn layout(&self) -> Result<FileLayout> {
         let layout = || match &self.exported {
             Exported::NetCdf => self.shown.dataset()?.netcdf(),
-            Exported::Chunk(path, array, numbers) => self.shown.zarr(path)?.array(array)?.chunk(numbers),
+            Exported::Chunk(group, array, numbers) => group.group()?.array(array)?.chunk(numbers),
         };
         self.shown.placed(layout())
     }

@@ -1,66 +1,16 @@
 //! Exports of a view, as files and directories of the tree; see [`crate::export`].
 
-use super::node::{File, Node, NodeType, Stat};
+use super::node::{File, Node, Stat};
 use super::permissions::Origin;
-use super::raster::RasterDirectory;
-use super::view::Shown;
-use super::zarr::{Whose, ZarrGroupDirectory};
+use super::shown::{Shown, place};
+use super::zarr::AsZarr;
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::export::{Format, tiff, zarr};
 use crate::layout::{FileLayout, Stream};
-use crate::query::View;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
-
-/// The export `name` of the view `shown`; None if no export has that name. `NotFound`, with the reason, if
-/// this view has none. If that is unknown, returns a node whose accesses fail.
-pub fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
-    let of = shown.clone();
-    let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
-        (zarr::NAME, _) => (
-            zarr::absent(&*shown.view()?),
-            Node::Directory(Arc::new(ZarrGroupDirectory(Whose::View(of)))),
-        ),
-        (tiff::DIRECTORY, _) => (
-            tiff::all_absent(&*shown.view()?),
-            Node::Directory(Arc::new(RasterDirectory(of))),
-        ),
-        (_, Some(format)) => (
-            format.absent(&*shown.view()?, &shown.context.exports),
-            ExportFile::node(shown, Exported::File(format)),
-        ),
-        (_, None) => return Ok(None),
-    };
-    match absent {
-        Ok(Some(reason)) => Err(Error::not_found(reason)),
-        _ => Ok(Some(node)),
-    }
-}
-
-/// The listed exports of `view`.
-pub fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
-    if shown.context.exports.hide {
-        return Vec::new();
-    }
-    let formats = Format::ALL.into_iter();
-    let files = formats.map(|format| {
-        (
-            format.name(),
-            NodeType::File,
-            format.is_listed(view, &shown.context.exports),
-        )
-    });
-    let images = tiff::all_absent(view).map(|absent| absent.is_none());
-    let directories = [
-        (zarr::NAME, NodeType::Directory, zarr::is_listed(view)),
-        (tiff::DIRECTORY, NodeType::Directory, images),
-    ];
-    // If it is unknown whether an export exists, it is listed; accessing it reports the error.
-    let listed = files
-        .chain(directories)
-        .filter(|(.., listed)| *listed.as_ref().unwrap_or(&true));
-    listed.map(|(name, kind, _)| (name, kind)).collect()
-}
 
 /// The part of a view that a file exports.
 pub enum Exported {
@@ -174,5 +124,42 @@ impl Stream for ExportStream {
 
     fn done(&self) -> f64 {
         self.stream.done()
+    }
+}
+
+/// `array.zarr/`
+impl AsZarr for Shown {
+    fn group(&self) -> Result<zarr::ZarrGroup> {
+        self.placed(zarr::ZarrGroup::of(self.view()?))
+    }
+
+    fn inner(&self, _: &str) -> Option<Shown> {
+        None
+    }
+
+    fn chunk(&self, array: String, numbers: Vec<u64>) -> Node {
+        ExportFile::node(self, Exported::Chunk(array, numbers))
+    }
+
+    fn place(&self, error: Error) -> Error {
+        place(error, &self.display())
+    }
+
+    fn directory(&self) -> (Arc<Engine>, PathBuf) {
+        let array = &self.moment.array;
+        (array.engine.clone(), array.path.join(zarr::NAME))
+    }
+
+    fn state(&self) -> Option<u64> {
+        Some(self.view().ok()?.state())
+    }
+
+    fn mtime(&self) -> u64 {
+        self.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        // Metadata says where the cells are, in arrays of their own.
+        Origin::DescribedCells(self.moment.clone())
     }
 }

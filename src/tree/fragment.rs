@@ -1,24 +1,170 @@
-//! The directory of a fragment.
+//! `fragments/`, `fragments.json`, and the directories of fragments.
 
 use super::column::columns;
+use super::consolidated_metadata::repeated_names;
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent, state_of_file};
-use super::node::{Freshness, Node, NodeType};
+use super::moment::Moment;
+use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
+use crate::catalog::commits::Hidden;
+use crate::catalog::listing::FragmentEntry;
+use crate::catalog::time::When;
 use crate::describe::fields::{KeyedField, keyed_fields};
 use crate::describe::tiles::TileLists;
 use crate::describe::{self, Json, render};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
-use crate::fragment::Fragment;
 use crate::fragment::info::FragmentInfo;
+use crate::fragment::prefetch::TailPrefetch;
 use crate::fragment::tile_list::TileListKey;
+use crate::fragment::{Fragment, Outline};
 use crate::layout::segments::Segments;
 use crate::storage::Blob;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// `fragments/`: all fragments.
+pub struct FragmentsDirectory {
+    pub moment: Moment,
+}
+
+/// The link in `fragments/` to the newest visible fragment.
+const LATEST: &str = "latest";
+
+impl FragmentsDirectory {
+    /// The link to the newest visible fragment; None if there is none.
+    fn latest(&self) -> Result<Option<Node>> {
+        let snapshot = self.moment.snapshot()?;
+        let link = |entry: &FragmentEntry| {
+            Node::Link(Arc::new(Link {
+                target: OsString::from(&entry.name),
+                mtime: entry.fragment.name.timestamps.1,
+            }))
+        };
+        Ok(snapshot.fragments().next_back().map(link))
+    }
+}
+
+impl Directory for FragmentsDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        if name == LATEST {
+            return self.latest();
+        }
+        let listing = self.moment.array.listing()?;
+        let found = name.to_str().and_then(|name| listing.fragment(name));
+        Ok(found.map(|entry| fragment(entry.fragment.clone())))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let listing = self.moment.array.listing()?;
+        let entries: Vec<Entry> = listing
+            .fragments
+            .iter()
+            .map(|f| (OsString::from(&f.name), NodeType::Directory))
+            .collect();
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        let Ok(listing) = self.moment.array.listing() else {
+            return 0;
+        };
+        let ends = listing.fragments.iter().map(|f| f.fragment.name.timestamps.1);
+        ends.max().unwrap_or(0)
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::InArray(self.moment.clone(), "fragments")
+    }
+}
+
+/// `fragments.json`: all fragments, whether they are seen or not.
+pub fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
+    let array = &moment.array;
+    let errors: Arc<AtomicBool> = Arc::default();
+    let snapshot = moment.snapshot()?;
+    let listing = &snapshot.listing;
+    let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
+    let consolidated = repeated_names(array, files, &errors);
+    // Not a part of a pinned state.
+    let consolidated = (!matches!(moment.when, When::Pinned(_))).then_some(consolidated);
+    let entries = listing.fragments.iter().zip(&snapshot.hidden).enumerate();
+    let entries: Vec<_> = entries.collect();
+    let fragments = listing.fragments.iter().map(|entry| &entry.fragment);
+    let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
+    let text = describe::render_objects(&entries, |(index, (entry, hidden))| {
+        tails.reach(*index);
+        let entry = fragment_entry(entry, hidden.as_ref(), consolidated.as_ref(), &errors);
+        describe::fragments::entry_json(&entry)
+    });
+    Ok(DocumentContent::text(text).with_errors(errors))
+}
+
+fn fragment_entry(
+    entry: &FragmentEntry,
+    hidden: Option<&Hidden>,
+    consolidated: Option<&HashSet<Vec<u8>>>,
+    errors: &AtomicBool,
+) -> describe::fragments::FragmentSummary {
+    let name = &entry.fragment.name;
+    let mut out = describe::fragments::FragmentSummary {
+        name: entry.name.clone().into_bytes(),
+        format_version: name.version,
+        timestamp_range: Some(name.timestamps),
+        dense: None,
+        cell_num: None,
+        tile_num: None,
+        size: None,
+        schema_name: None,
+        non_empty_domain: None,
+        has_consolidated_metadata: consolidated.map(|names| names.contains(entry.name.as_bytes())),
+        visible: hidden.is_none(),
+        reason: hidden.map(Hidden::to_string),
+    };
+    let outline = entry.fragment.look_at_outline();
+    match outline.and_then(|outline| Ok((size(&outline)?, outline))) {
+        Ok((size, outline)) => {
+            out.format_version = Some(outline.version);
+            out.dense = Some(outline.dense);
+            out.cell_num = Some(outline.cells);
+            out.tile_num = Some(outline.tiles);
+            out.size = Some(size);
+            out.schema_name = Some(outline.schema_name.clone().into_bytes());
+            let domain = outline.domain.as_ref();
+            out.non_empty_domain = domain.map(|rect| describe::value::rect(&outline.schema.dimensions, rect));
+        }
+        Err(e) => {
+            // Without the key, the unencrypted part of the footer is shown. Not a transient error.
+            let locked = matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey);
+            errors.fetch_or(!locked, Ordering::Relaxed);
+            if locked && let Ok(Some((front, _))) = entry.fragment.clear_footer() {
+                out.format_version = Some(front.version);
+                out.dense = Some(front.dense);
+                out.schema_name = front.schema_name;
+            }
+            log::warn!("{e}");
+            out.reason = Some(match out.reason {
+                Some(reason) => format!("{reason}; {e}"),
+                None => e.to_string(),
+            });
+        }
+    }
+    out
+}
+
+/// Bytes of all files of a fragment, including its metadata.
+fn size(outline: &Outline) -> Result<u64> {
+    outline
+        .size
+        .ok_or_else(|| Error::limit("the files take more than 2^64 bytes").at(0))
+}
 
 /// The node of a fragment.
-pub fn fragment(fragment: Arc<Fragment>) -> Node {
+fn fragment(fragment: Arc<Fragment>) -> Node {
     let names = vec![
         ("footer.json", NodeType::File),
         ("rtree.json", NodeType::File),

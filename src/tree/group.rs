@@ -1,13 +1,14 @@
 //! The directory of a group.
 
 use super::anndata::ShownMeasurement;
-use super::context::{Ancestors, Context};
+use super::context::Context;
 use super::dataset::ShownGroup;
 use super::directory::{NamedDirectory, Names, unreadable};
 use super::document::{Document, DocumentContent};
 use super::metadata::metadata;
 use super::node::{DirectoryKind, Freshness, Node, NodeType};
 use super::permissions::Origin;
+use super::position::Position;
 use crate::catalog::group::{Group, Members, OpenGroup, group_metadata, unregistered_member};
 use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::describe::{self, render};
@@ -21,11 +22,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 
 /// The node of `group`.
-pub fn group(context: Arc<Context>, group: Arc<OpenGroup>, above: Ancestors, mtime: u64) -> Node {
+pub fn group(group: Arc<OpenGroup>, position: Position, mtime: u64) -> Node {
     let directory = GroupDirectory {
-        context,
+        position,
         group,
-        above,
         mtime,
         listed: Mutex::default(),
     };
@@ -33,9 +33,8 @@ pub fn group(context: Arc<Context>, group: Arc<OpenGroup>, above: Ancestors, mti
 }
 
 struct GroupDirectory {
-    context: Arc<Context>,
+    position: Position,
     group: Arc<OpenGroup>,
-    above: Ancestors,
     mtime: u64,
     /// What was listed last: its arrays stay in use while somebody walks through the group.
     listed: Mutex<Option<Source>>,
@@ -78,16 +77,14 @@ impl Names for GroupDirectory {
         if let Some(export) = self.measurement().find(name)? {
             return Ok(Some(export));
         }
-        let (engine, Ok(known)) = (&self.context.engine, &members.group) else {
+        let (engine, Ok(known)) = (&self.position.context.engine, &members.group) else {
             return Ok(None);
         };
         let mut places = members.places.iter().filter(|place| !place.registered);
         let place = places.find(|place| name == names::encode(&place.name).as_str());
         let place = place.filter(|place| !self.group.has_removed(known, &place.at));
         match place.map(|place| (place, classify(engine, &place.at))) {
-            Some((place, Ok(ObjectKind::Group))) => {
-                self.context.child(&place.at, &self.above.clone().elsewhere())
-            }
+            Some((place, Ok(ObjectKind::Group))) => self.position.clone().elsewhere().child(&place.at),
             Some((_, Err(e))) if e.kind() != ErrorKind::NotFound => Err(e),
             _ => Ok(None),
         }
@@ -128,13 +125,13 @@ fn unregistered(context: &Context, group: &OpenGroup, members: &Group) -> Result
 impl GroupDirectory {
     fn shown(&self) -> ShownGroup {
         ShownGroup {
-            context: self.context.clone(),
+            context: self.position.context.clone(),
             group: self.group.clone(),
         }
     }
 
     fn measurement(&self) -> ShownMeasurement {
-        ShownMeasurement::new(&self.context, &self.group, &self.above)
+        ShownMeasurement::new(&self.group, &self.position)
     }
 
     fn document(&self, name: &'static str, directory: &'static str) -> Document {
@@ -150,7 +147,7 @@ impl GroupDirectory {
 
     fn details(&self) -> Node {
         let (of_state, group) = (self.group.clone(), self.group.clone());
-        let (context_of_state, context) = (self.context.clone(), self.context.clone());
+        let (context_of_state, context) = (self.position.context.clone(), self.position.context.clone());
         let (measurement_of_state, measurement) = (self.measurement(), self.measurement());
         self.document("group.json", GROUP_DIRECTORY).node(
             move || {
@@ -188,7 +185,7 @@ impl GroupDirectory {
     /// The node of member `index`; None if it is not shown.
     fn member(&self, members: &Members, index: usize) -> Option<Node> {
         let place = members.places.get(index)?;
-        let engine = &self.context.engine;
+        let engine = &self.position.context.engine;
         if !place.registered {
             let kind = unregistered_member(engine, &place.at, members.unregistered);
             kind.unwrap_or_else(|error| {
@@ -200,9 +197,9 @@ impl GroupDirectory {
         // Only members elsewhere can give a directory several paths in the tree.
         let in_place = place.in_place && !engine.storage.is_link(&place.at);
         let above = if in_place {
-            self.above.clone()
+            self.position.clone()
         } else {
-            self.above.jump().or_else(|| {
+            self.position.jump().or_else(|| {
                 log::warn!(
                     "{path}: {at} is not shown: it is reached through too many members outside of their groups"
                 );
@@ -210,7 +207,7 @@ impl GroupDirectory {
             })?
         };
         let above = above.through(self.group.path(), &place.name);
-        match self.context.object(&place.at, &above) {
+        match above.node(&place.at) {
             Ok(node) => node,
             Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => Some(unreadable(e)),
             Err(e) if e.kind() == ErrorKind::NotFound => {

@@ -2,7 +2,6 @@
 
 mod anndata;
 mod array;
-mod at;
 mod column;
 mod commits;
 mod consolidated_metadata;
@@ -18,11 +17,14 @@ mod kept;
 mod metadata;
 mod moment;
 pub mod node;
+mod object;
 mod permissions;
+mod position;
 mod pyramid;
 pub mod ranges;
 mod raster;
 mod root;
+mod shown;
 #[cfg(feature = "serve")]
 mod stored;
 pub mod times;
@@ -34,6 +36,6 @@ pub use node::{
 };
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};
+pub use shown::Viewed;
 #[cfg(feature = "serve")]
 pub use stored::stored;
-pub use view::Viewed;

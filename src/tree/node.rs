@@ -1,7 +1,7 @@
 //! The kinds of nodes, and the traits that they implement.
 
 use super::permissions::{Origin, Permissions};
-use super::view::Viewed;
+use super::shown::Viewed;
 use crate::bytes::Output;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Stream};

@@ -8,7 +8,7 @@
 use super::moment::Moment;
 use super::node::{File, Node, Stat};
 use super::permissions::Origin;
-use super::view::Shown;
+use super::shown::Shown;
 use crate::catalog::group::{MemberPlace, Members, OpenGroup, unregistered_member};
 use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::catalog::time::When;

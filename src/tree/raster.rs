@@ -3,7 +3,7 @@
 use super::export::{ExportFile, Exported};
 use super::node::{Directory, Entry, Listing, Node, NodeType};
 use super::pyramid;
-use super::view::{Shown, of_view};
+use super::shown::{Shown, of_view};
 use crate::error::{Error, Result};
 use crate::export::tiff;
 use std::ffi::{OsStr, OsString};

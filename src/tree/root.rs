@@ -1,13 +1,15 @@
 //! Opens a source as a tree, and adds `.tiledbfs` to its root.
 
-use super::context::{Ancestors, Context};
+use super::context::Context;
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent};
 use super::errors::ErrorLog;
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, NodeType};
+use super::object::object;
 use super::permissions::Origin;
+use super::position::Position;
+use super::shown::Viewed;
 use super::times::Asked;
-use super::view::Viewed;
 use crate::catalog::source::{ObjectKind, classify};
 use crate::describe::{self, object};
 use crate::engine::{Disorder, Engine};
@@ -137,9 +139,10 @@ impl Tree {
             let message = "not an array: a pin is the name of a state of one array";
             return Err(Error::new(ErrorKind::InvalidInput, message));
         }
-        warn_about_unused_keys(&context, &options.keys);
+        let position = Position::root(context, object);
+        warn_about_unused_keys(&position, &options.keys);
         let at = options.at;
-        let open = move || match context.object(top, &Ancestors::default())? {
+        let open = move || match position.node(top)? {
             Some(Node::Directory(directory)) => Ok(directory),
             Some(_) => Err(Error::internal("the root of the tree is no directory")),
             None => Err(match at {
@@ -200,16 +203,16 @@ pub fn is_object_in(storage: Arc<dyn Storage>) -> bool {
 }
 
 /// Warns of keys for paths at or below which no array is found.
-fn warn_about_unused_keys(context: &Arc<Context>, keys: &[(PathBuf, EncryptionKey)]) {
+fn warn_about_unused_keys(root: &Position, keys: &[(PathBuf, EncryptionKey)]) {
     let paths = keys.iter().map(|(path, _)| path.clone());
     let paths: Vec<PathBuf> = paths.filter(|path| !path.as_os_str().is_empty()).collect();
     if paths.is_empty() {
         return;
     }
-    let context = context.clone();
+    let root = root.clone();
     thread::spawn(move || {
         for path in paths {
-            let found = match context.object(&path, &Ancestors::default()) {
+            let found = match root.node(&path) {
                 Ok(Some(Node::Directory(directory))) => {
                     is_bare(directory, Instant::now() + SEARCH_TIME) != Some(true)
                 }

@@ -1,169 +1,40 @@
 //! `data/` and its `subarray/`: an array as TileDB reads it.
 
 use super::column::{find_file, listed_files};
-use super::context::{Context, InUse, shared};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
-use super::export::{find, listed};
+use super::export::{ExportFile, Exported};
 use super::moment::Moment;
 use super::node::{
     Directory, DirectoryKind, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat,
 };
 use super::permissions::Origin;
 use super::ranges;
+use super::raster::RasterDirectory;
+use super::shown::{Shown, Viewed, of_view, place};
+use super::zarr::ZarrGroupDirectory;
 use crate::describe::Json;
 use crate::describe::view::{unreadable_view_json, view_json};
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::{field_names, npy};
+use crate::export::{Format, field_names, npy, tiff, zarr};
 use crate::format::datatype::CellValNum;
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
 use crate::query::labels::labelled;
-use crate::query::selection::Selection;
-use crate::query::{DimRange, Role, View};
-use crate::runtime::lock;
+use crate::query::{Role, View};
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-
-/// The views in use, by array and state, so that each is opened and measured only once.
-pub type Views = InUse<(PathBuf, u64), View>;
-
-/// An array at a time, or a part of it.
-#[derive(Clone)]
-pub struct Shown {
-    /// The array and the range of time.
-    pub moment: Moment,
-    /// The part of the domain; None for the whole domain.
-    pub subarray: Option<Vec<DimRange>>,
-    /// What all nodes share.
-    pub context: Arc<Context>,
-    /// The last view, kept in use by the nodes that show it.
-    pub latest: Arc<Mutex<Option<Arc<View>>>>,
-}
-
-impl Shown {
-    /// The current view. Its cells cannot be read if a committed fragment is missing.
-    pub fn view(&self) -> Result<Arc<View>> {
-        let select = || {
-            Selection::new(
-                self.moment.array.clone(),
-                self.moment.when.clone(),
-                self.subarray.clone(),
-            )
-        };
-        let found = select();
-        let gone = |error: &Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Missing);
-        let error = found
-            .as_ref()
-            .map_or_else(|error| Some(error.clone()), |found| found.check_complete().err());
-        let found = match error {
-            None => found,
-            Some(error) => {
-                // The listing may be out of date, and name files that are gone.
-                self.moment.array.look_again();
-                if gone(&error) { select() } else { found }
-            }
-        };
-        let selection = self.placed(found)?;
-        let array = selection.array();
-        let key = (array.path.clone(), array.engine.number(&selection.state()));
-        let view = shared(&self.context.views, key, || View::of(selection));
-        let mut latest = lock(&self.latest);
-        let before = latest.replace(view.clone());
-        drop(latest);
-        drop(before);
-        Ok(view)
-    }
-
-    /// Adds the array to an error without a file.
-    pub fn placed<T>(&self, result: Result<T>) -> Result<T> {
-        result.map_err(|error| place(error, &self.display()))
-    }
-
-    /// The array's directory, for errors without a file.
-    pub fn display(&self) -> String {
-        let array = &self.moment.array;
-        array.engine.storage.display(&array.path)
-    }
-
-    /// What its directory tells of it.
-    pub fn viewed(&self) -> Viewed {
-        Viewed {
-            at: self.moment.is_in_at(),
-            data: true,
-            part: self.subarray.is_some(),
-            has_times: self.moment.array.engine.at().is_none(),
-            shown: self.clone(),
-        }
-    }
-
-    /// The directory node.
-    pub fn directory(self) -> Node {
-        Node::Directory(Arc::new(ViewDirectory(self)))
-    }
-
-    /// Modification time in milliseconds since the Unix epoch: the newest of the timestamps of commits and
-    /// the change times of their directories, so that back-dated writes and vacuums count as well.
-    pub fn mtime(&self) -> u64 {
-        self.moment
-            .snapshot()
-            .map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
-    }
-}
-
-/// The view that a directory shows, and where the directory lies in that of the array:
-/// `[at/TIME/][data/[subarray/PART/]]`.
-pub struct Viewed {
-    pub(super) shown: Shown,
-    /// Whether it lies in `at/`.
-    pub at: bool,
-    /// Whether it is `data/` or a part of it, not the directory of the array.
-    pub data: bool,
-    /// Whether it lies in `subarray/`.
-    pub part: bool,
-    /// Whether the array has an `at/`.
-    pub has_times: bool,
-}
-
-impl Viewed {
-    /// The current view.
-    pub fn view(&self) -> Result<Arc<View>> {
-        self.shown.view()
-    }
-
-    /// How many levels the directory lies below that of the array.
-    pub fn levels(&self) -> usize {
-        2 * usize::from(self.at) + usize::from(self.data) + 2 * usize::from(self.part)
-    }
-
-    /// The last `most` times at which something was written, as names in `at/`, newest first.
-    pub fn times(&self, most: usize) -> Vec<String> {
-        let listing = self.shown.moment.array.listing();
-        let instants = listing.map_or_else(|_| Vec::new(), |listing| listing.instants());
-        let last = instants.into_iter().rev().take(most);
-        last.map(crate::calendar::timestamp).collect()
-    }
-}
-
-/// What all nodes of a view have in common: the methods of [`Directory`] and [`File`] that depend only on the
-/// [`Shown`].
-macro_rules! of_view {
-    ($self:ident => $shown:expr) => {
-        fn mtime(&$self) -> u64 {
-            $shown.mtime()
-        }
-
-        fn origin(&$self) -> $crate::tree::permissions::Origin {
-            $crate::tree::permissions::Origin::Cells($shown.moment.clone())
-        }
-    };
-}
-pub(super) use of_view;
+use std::sync::Arc;
 
 /// `data/`, and each directory in `subarray/`.
-struct ViewDirectory(Shown);
+pub struct ViewDirectory(Shown);
+
+impl ViewDirectory {
+    /// The directory of what is `shown`.
+    pub fn node(shown: Shown) -> Node {
+        Node::Directory(Arc::new(ViewDirectory(shown)))
+    }
+}
 
 impl Directory for ViewDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
@@ -196,6 +67,56 @@ impl Directory for ViewDirectory {
     }
 
     of_view!(self => self.0);
+}
+
+/// The export `name` of the view `shown`; None if no export has that name. `NotFound`, with the reason, if
+/// this view has none. If that is unknown, returns a node whose accesses fail.
+fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
+    let of = shown.clone();
+    let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
+        (zarr::NAME, _) => (
+            zarr::absent(&*shown.view()?),
+            Node::Directory(Arc::new(ZarrGroupDirectory(of))),
+        ),
+        (tiff::DIRECTORY, _) => (
+            tiff::all_absent(&*shown.view()?),
+            Node::Directory(Arc::new(RasterDirectory(of))),
+        ),
+        (_, Some(format)) => (
+            format.absent(&*shown.view()?, &shown.context.exports),
+            ExportFile::node(shown, Exported::File(format)),
+        ),
+        (_, None) => return Ok(None),
+    };
+    match absent {
+        Ok(Some(reason)) => Err(Error::not_found(reason)),
+        _ => Ok(Some(node)),
+    }
+}
+
+/// The listed exports of `view`.
+fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
+    if shown.context.exports.hide {
+        return Vec::new();
+    }
+    let formats = Format::ALL.into_iter();
+    let files = formats.map(|format| {
+        (
+            format.name(),
+            NodeType::File,
+            format.is_listed(view, &shown.context.exports),
+        )
+    });
+    let images = tiff::all_absent(view).map(|absent| absent.is_none());
+    let directories = [
+        (zarr::NAME, NodeType::Directory, zarr::is_listed(view)),
+        (tiff::DIRECTORY, NodeType::Directory, images),
+    ];
+    // If it is unknown whether an export exists, it is listed; accessing it reports the error.
+    let listed = files
+        .chain(directories)
+        .filter(|(.., listed)| *listed.as_ref().unwrap_or(&true));
+    listed.map(|(name, kind, _)| (name, kind)).collect()
 }
 
 /// `view.json`: a description of the view. Depends only on names and the schema; can also be read if the
@@ -270,7 +191,7 @@ impl Directory for SubarrayDirectory {
             latest: Arc::default(),
             ..self.0.clone()
         };
-        Ok(Some(part.directory()))
+        Ok(Some(ViewDirectory::node(part)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -479,28 +400,5 @@ impl File for ColumnFile {
         let values = CellBytes::new(cells, self.content)?;
         let layout = FileLayout::new(view.state(), vec![Box::new(header), Box::new(values)])?;
         Ok(Arc::new(layout.of(self.shown.display())))
-    }
-}
-
-/// Adds the array to an error without a file.
-pub fn place(error: Error, array: &str) -> Error {
-    error.at(0).in_file(array)
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::query::testing::BUILT;
-    use crate::tree::{Node, Options, Tree};
-
-    #[test]
-    fn a_view_is_built_once_while_it_is_in_use() {
-        let tree = Tree::open("tests/data/sample/weather".as_ref(), &Options::default()).unwrap();
-        let built = BUILT.get();
-        let Some(Node::File(file)) = tree.root.find("data/array.nc").unwrap() else {
-            panic!("no array.nc");
-        };
-        file.stat().unwrap();
-        file.open().unwrap();
-        assert_eq!(BUILT.get() - built, 1);
     }
 }

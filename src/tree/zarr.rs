@@ -1,16 +1,14 @@
 //! `array.zarr/`, `dataset.zarr/` and `image.ome.zarr/`: Zarr groups. Chunks have computed names, one directory per dimension.
 
-use super::dataset::{Exported as OfGroup, GroupFile, ShownGroup};
 use super::document::{Document, DocumentContent};
-use super::export::{ExportFile, Exported};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
-use super::view::Shown;
-use crate::error::Result;
-use crate::export::joined::Joined;
-use crate::export::zarr::{NAME, ZarrGroup};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::export::zarr::ZarrGroup;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The metadata documents of the group and its arrays.
@@ -19,130 +17,66 @@ pub(super) const DOCUMENT: &str = "zarr.json";
 /// The directory of an array's chunks, or the only chunk of a scalar.
 pub(super) const CHUNKS: &str = "c";
 
-/// What a Zarr group shows.
-#[derive(Clone)]
-pub enum Whose {
-    /// An array.
-    View(Shown),
-    /// The data set of a group, or the group at this path in it.
-    Group(ShownGroup, Vec<String>),
-}
-
-impl Whose {
+/// What is shown as a Zarr group.
+pub trait AsZarr: Clone + Send + Sync + 'static {
     /// The current group.
-    fn group(&self) -> Result<ZarrGroup> {
-        match self {
-            Whose::View(shown) => shown.placed(ZarrGroup::of(shown.view()?)),
-            Whose::Group(shown, path) => shown.zarr(path),
-        }
-    }
+    fn group(&self) -> Result<ZarrGroup>;
 
-    /// The group `name` in it.
-    fn inner(&self, name: &str) -> Option<Whose> {
-        match self {
-            Whose::View(_) => None,
-            Whose::Group(shown, path) => {
-                let path = path.iter().cloned().chain([name.to_owned()]);
-                Some(Whose::Group(shown.clone(), path.collect()))
-            }
-        }
-    }
+    /// What is shown as the group `name` in it.
+    fn inner(&self, name: &str) -> Option<Self>;
 
-    fn placed<T>(&self, result: Result<T>) -> Result<T> {
-        match self {
-            Whose::View(shown) => shown.placed(result),
-            Whose::Group(shown, _) => shown.placed(result),
-        }
-    }
+    /// The file of a chunk of an array.
+    fn chunk(&self, array: String, numbers: Vec<u64>) -> Node;
 
-    fn mtime(&self) -> u64 {
-        match self {
-            Whose::View(shown) => shown.mtime(),
-            Whose::Group(shown, _) => shown.mtime(),
-        }
-    }
+    /// Adds to an error without a file what is shown.
+    fn place(&self, error: Error) -> Error;
 
-    fn origin(&self) -> Origin {
-        match self {
-            // Metadata says where the cells are, in arrays of their own.
-            Whose::View(shown) => Origin::DescribedCells(shown.moment.clone()),
-            Whose::Group(shown, _) => shown.origin(),
-        }
-    }
+    /// The path of the group, by which messages name its files.
+    fn directory(&self) -> (Arc<Engine>, PathBuf);
 
     /// A hash of the state shown; None if it is unknown.
-    fn state(&self) -> Option<u64> {
-        match self {
-            Whose::View(shown) => Some(shown.view().ok()?.state()),
-            Whose::Group(shown, _) => Some(shown.dataset().ok()?.state()),
-        }
-    }
+    fn state(&self) -> Option<u64>;
 
-    /// The `zarr.json` with the text `text`, of the array `of`, or of the group if that is empty.
-    fn document<F>(&self, of: &str, text: F) -> Node
-    where
-        F: Fn(&ZarrGroup) -> Result<Vec<u8>> + Send + Sync + 'static,
-    {
-        let (engine, directory) = match self {
-            Whose::View(shown) => {
-                let array = &shown.moment.array;
-                (array.engine.clone(), array.path.join(NAME))
-            }
-            Whose::Group(shown, path) => {
-                let directory = shown.group.path().join("dataset.zarr");
-                let directory = path.iter().fold(directory, |path, name| path.join(name));
-                (shown.group.engine().clone(), directory)
-            }
-        };
-        let document = Document {
-            engine,
-            of: directory.join(of),
-            name: DOCUMENT,
-            mtime: self.mtime(),
-            freshness: Freshness::Listing,
-            origin: self.origin(),
-        };
-        let (of_state, made) = (self.clone(), self.clone());
-        document.node(
-            move || of_state.state(),
-            move || {
-                let group = made.group()?;
-                made.placed(text(&group)).map(DocumentContent::text)
-            },
-        )
-    }
+    /// Modification time in milliseconds since the Unix epoch.
+    fn mtime(&self) -> u64;
 
-    /// A chunk of an array.
-    fn chunk(&self, array: String, numbers: Vec<u64>) -> Node {
-        match self {
-            Whose::View(shown) => ExportFile::node(shown, Exported::Chunk(array, numbers)),
-            Whose::Group(shown, path) => {
-                GroupFile::node(shown.clone(), OfGroup::Chunk(path.clone(), array, numbers))
-            }
-        }
-    }
+    /// The origin of everything in it.
+    fn origin(&self) -> Origin;
 }
 
-/// The methods of [`Directory`] that depend only on the [`Whose`].
-macro_rules! of_whose {
-    ($self:ident => $whose:expr) => {
-        fn mtime(&$self) -> u64 {
-            $whose.mtime()
-        }
-
-        fn origin(&$self) -> Origin {
-            $whose.origin()
-        }
+/// The `zarr.json` with the text `text`, of the array `of` in what is `shown`, or of the group if that is
+/// empty.
+fn document<Z, F>(shown: &Z, of: &str, text: F) -> Node
+where
+    Z: AsZarr,
+    F: Fn(&ZarrGroup) -> Result<Vec<u8>> + Send + Sync + 'static,
+{
+    let (engine, directory) = shown.directory();
+    let document = Document {
+        engine,
+        of: directory.join(of),
+        name: DOCUMENT,
+        mtime: shown.mtime(),
+        freshness: Freshness::Listing,
+        origin: shown.origin(),
     };
+    let (of_state, shown) = (shown.clone(), shown.clone());
+    document.node(
+        move || of_state.state(),
+        move || {
+            let text = text(&shown.group()?).map_err(|error| shown.place(error));
+            text.map(DocumentContent::text)
+        },
+    )
 }
 
 /// `array.zarr/`, `dataset.zarr/` with the groups in it, or `image.ome.zarr/`.
-pub struct ZarrGroupDirectory(pub Whose);
+pub struct ZarrGroupDirectory<Z>(pub Z);
 
-impl Directory for ZarrGroupDirectory {
+impl<Z: AsZarr> Directory for ZarrGroupDirectory<Z> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         if name == DOCUMENT {
-            return Ok(Some(self.0.document("", |group| Ok(group.json()))));
+            return Ok(Some(document(&self.0, "", |group| Ok(group.json()))));
         }
         let group = self.0.group()?;
         let Some(name) = name.to_str() else {
@@ -150,14 +84,14 @@ impl Directory for ZarrGroupDirectory {
         };
         if let Some(is_scalar) = group.is_scalar(name) {
             let array = ZarrArrayDirectory {
-                whose: self.0.clone(),
+                group: self.0.clone(),
                 name: name.to_owned(),
                 is_scalar,
             };
             return Ok(Some(Node::Directory(Arc::new(array))));
         }
         let inner = group.group(name).and_then(|_| self.0.inner(name));
-        Ok(inner.map(|whose| Node::Directory(Arc::new(ZarrGroupDirectory(whose)))))
+        Ok(inner.map(|inner| Node::Directory(Arc::new(ZarrGroupDirectory(inner)))))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -172,13 +106,19 @@ impl Directory for ZarrGroupDirectory {
         ))
     }
 
-    of_whose!(self => self.0);
+    fn mtime(&self) -> u64 {
+        self.0.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.0.origin()
+    }
 }
 
 /// An array of the group.
 #[derive(Clone)]
-struct ZarrArrayDirectory {
-    whose: Whose,
+struct ZarrArrayDirectory<Z> {
+    group: Z,
     name: String,
     /// Whether it has one chunk, which is a file.
     is_scalar: bool,
@@ -199,23 +139,22 @@ pub(super) trait Chunked: Clone + Send + Sync + 'static {
     fn origin(&self) -> Origin;
 }
 
-impl Chunked for ZarrArrayDirectory {
+impl<Z: AsZarr> Chunked for ZarrArrayDirectory<Z> {
     fn counts(&self) -> Result<Vec<u64>> {
-        let group = self.whose.group()?;
-        let counts = group.array(&self.name).map(|array| array.counts());
-        self.whose.placed(counts)
+        let counts = self.group.group()?.array(&self.name).map(|array| array.counts());
+        counts.map_err(|error| self.group.place(error))
     }
 
     fn chunk(&self, numbers: Vec<u64>) -> Node {
-        self.whose.chunk(self.name.clone(), numbers)
+        self.group.chunk(self.name.clone(), numbers)
     }
 
     fn mtime(&self) -> u64 {
-        self.whose.mtime()
+        self.group.mtime()
     }
 
     fn origin(&self) -> Origin {
-        self.whose.origin()
+        self.group.origin()
     }
 }
 
@@ -230,12 +169,12 @@ pub(super) fn chunks<A: Chunked>(array: A, is_scalar: bool) -> Node {
     }))
 }
 
-impl Directory for ZarrArrayDirectory {
+impl<Z: AsZarr> Directory for ZarrArrayDirectory<Z> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         if name == DOCUMENT {
             let array = self.name.clone();
             let text = move |group: &ZarrGroup| Ok(group.array(&array)?.json());
-            return Ok(Some(self.whose.document(&self.name, text)));
+            return Ok(Some(document(&self.group, &self.name, text)));
         }
         if name != CHUNKS {
             return Ok(None);
@@ -254,7 +193,13 @@ impl Directory for ZarrArrayDirectory {
         ]))
     }
 
-    of_whose!(self => self.whose);
+    fn mtime(&self) -> u64 {
+        self.group.mtime()
+    }
+
+    fn origin(&self) -> Origin {
+        self.group.origin()
+    }
 }
 
 /// The chunks of an array with these leading grid coordinates.

@@ -1,0 +1,101 @@
+//! The nodes of the source's directories: arrays, groups and plain directories.
+
+use super::array::ArrayDirectory;
+use super::group::group;
+use super::node::{Directory, Entry, Listing, Node, NodeType};
+use super::permissions::Origin;
+use super::position::Position;
+use crate::catalog::source::{ObjectKind, classify};
+use crate::engine::Engine;
+use crate::error::{ErrorKind, Result};
+use crate::storage::EntryType;
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+/// The node of the source directory at `path`; None if it is one of `above`, or an array that was written
+/// later than the time shown.
+pub fn object(path: &Path, above: &Position) -> Result<Option<Node>> {
+    let context = &above.context;
+    let metadata = context.engine.storage.metadata(path)?;
+    let Some(above) = above.with(metadata.identity) else {
+        log::info!(
+            "{}: ignored: it contains itself",
+            context.engine.storage.display(path)
+        );
+        return Ok(None);
+    };
+    Ok(Some(match classify(&context.engine, path)? {
+        ObjectKind::Array => {
+            let directory = ArrayDirectory::new(context.array(path), above);
+            let is_source = path.as_os_str().is_empty();
+            Node::Directory(Arc::new(match context.pin.filter(|_| is_source) {
+                Some(pin) => directory.pinned(pin)?,
+                None if context.is_later(path)? => return Ok(None),
+                None => directory,
+            }))
+        }
+        ObjectKind::Group => group(context.group(path), above, metadata.mtime),
+        ObjectKind::Directory => Node::Directory(Arc::new(PlainDirectory {
+            engine: context.engine.for_object(),
+            path: path.to_path_buf(),
+            position: above.elsewhere(),
+            mtime: metadata.mtime,
+        })),
+    }))
+}
+
+/// A plain directory of arrays, groups and directories. Children are classified when they are looked up, so
+/// that a listing costs one `readdir`.
+struct PlainDirectory {
+    /// Its own.
+    engine: Arc<Engine>,
+    position: Position,
+    path: PathBuf,
+    mtime: u64,
+}
+
+impl Directory for PlainDirectory {
+    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        let plain =
+            matches!(Path::new(name).components().next(), Some(Component::Normal(only)) if only == name);
+        if !plain {
+            return Ok(None);
+        }
+        let path = self.path.join(name);
+        match self.position.context.engine.storage.metadata(&path) {
+            Ok(metadata) if metadata.entry_type == EntryType::Directory => self.position.child(&path),
+            Ok(_) => Ok(None),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        let entries: Vec<Entry> = self
+            .engine
+            .storage
+            .list(&self.path)?
+            .into_iter()
+            .filter(|entry| entry.entry_type == EntryType::Directory)
+            .filter(|entry| !entry.linked || self.is_below(&entry.name))
+            .map(|entry| (entry.name, NodeType::Directory))
+            .collect();
+        Ok(Arc::new(entries))
+    }
+
+    fn mtime(&self) -> u64 {
+        self.mtime
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Directory(self.engine.clone(), self.path.clone())
+    }
+}
+
+impl PlainDirectory {
+    /// Whether the child `name`, a symbolic link, is shown: not if it leads to an ancestor.
+    fn is_below(&self, name: &OsStr) -> bool {
+        matches!(self.lookup(name), Ok(Some(_)))
+    }
+}

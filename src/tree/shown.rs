@@ -1,0 +1,159 @@
+//! An array at a time, or a part of it, as the nodes of its view share it.
+
+use super::context::{Context, shared};
+use super::moment::Moment;
+use crate::error::{Error, ErrorKind, Result};
+use crate::query::selection::Selection;
+use crate::query::{DimRange, View};
+use crate::runtime::lock;
+use std::sync::{Arc, Mutex};
+
+/// An array at a time, or a part of it.
+#[derive(Clone)]
+pub struct Shown {
+    /// The array and the range of time.
+    pub moment: Moment,
+    /// The part of the domain; None for the whole domain.
+    pub subarray: Option<Vec<DimRange>>,
+    /// What all nodes share.
+    pub context: Arc<Context>,
+    /// The last view, kept in use by the nodes that show it.
+    pub latest: Arc<Mutex<Option<Arc<View>>>>,
+}
+
+impl Shown {
+    /// The current view. Its cells cannot be read if a committed fragment is missing.
+    pub fn view(&self) -> Result<Arc<View>> {
+        let select = || {
+            Selection::new(
+                self.moment.array.clone(),
+                self.moment.when.clone(),
+                self.subarray.clone(),
+            )
+        };
+        let found = select();
+        let gone = |error: &Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Missing);
+        let error = found
+            .as_ref()
+            .map_or_else(|error| Some(error.clone()), |found| found.check_complete().err());
+        let found = match error {
+            None => found,
+            Some(error) => {
+                // The listing may be out of date, and name files that are gone.
+                self.moment.array.look_again();
+                if gone(&error) { select() } else { found }
+            }
+        };
+        let selection = self.placed(found)?;
+        let array = selection.array();
+        let key = (array.path.clone(), array.engine.number(&selection.state()));
+        let view = shared(&self.context.views, key, || View::of(selection));
+        let mut latest = lock(&self.latest);
+        let before = latest.replace(view.clone());
+        drop(latest);
+        drop(before);
+        Ok(view)
+    }
+
+    /// Adds the array to an error without a file.
+    pub fn placed<T>(&self, result: Result<T>) -> Result<T> {
+        result.map_err(|error| place(error, &self.display()))
+    }
+
+    /// The array's directory, for errors without a file.
+    pub fn display(&self) -> String {
+        let array = &self.moment.array;
+        array.engine.storage.display(&array.path)
+    }
+
+    /// What its directory tells of it.
+    pub fn viewed(&self) -> Viewed {
+        Viewed {
+            at: self.moment.is_in_at(),
+            data: true,
+            part: self.subarray.is_some(),
+            has_times: self.moment.array.engine.at().is_none(),
+            shown: self.clone(),
+        }
+    }
+
+    /// Modification time in milliseconds since the Unix epoch: the newest of the timestamps of commits and
+    /// the change times of their directories, so that back-dated writes and vacuums count as well.
+    pub fn mtime(&self) -> u64 {
+        self.moment
+            .snapshot()
+            .map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
+    }
+}
+
+/// The view that a directory shows, and where the directory lies in that of the array:
+/// `[at/TIME/][data/[subarray/PART/]]`.
+pub struct Viewed {
+    pub(super) shown: Shown,
+    /// Whether it lies in `at/`.
+    pub at: bool,
+    /// Whether it is `data/` or a part of it, not the directory of the array.
+    pub data: bool,
+    /// Whether it lies in `subarray/`.
+    pub part: bool,
+    /// Whether the array has an `at/`.
+    pub has_times: bool,
+}
+
+impl Viewed {
+    /// The current view.
+    pub fn view(&self) -> Result<Arc<View>> {
+        self.shown.view()
+    }
+
+    /// How many levels the directory lies below that of the array.
+    pub fn levels(&self) -> usize {
+        2 * usize::from(self.at) + usize::from(self.data) + 2 * usize::from(self.part)
+    }
+
+    /// The last `most` times at which something was written, as names in `at/`, newest first.
+    pub fn times(&self, most: usize) -> Vec<String> {
+        let listing = self.shown.moment.array.listing();
+        let instants = listing.map_or_else(|_| Vec::new(), |listing| listing.instants());
+        let last = instants.into_iter().rev().take(most);
+        last.map(crate::calendar::timestamp).collect()
+    }
+}
+
+/// What all nodes of a view have in common: the methods of [`Directory`] and [`File`] that depend only on the
+/// [`Shown`].
+macro_rules! of_view {
+    ($self:ident => $shown:expr) => {
+        fn mtime(&$self) -> u64 {
+            $shown.mtime()
+        }
+
+        fn origin(&$self) -> $crate::tree::permissions::Origin {
+            $crate::tree::permissions::Origin::Cells($shown.moment.clone())
+        }
+    };
+}
+pub(super) use of_view;
+
+/// Adds the array to an error without a file.
+pub fn place(error: Error, array: &str) -> Error {
+    error.at(0).in_file(array)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::query::testing::BUILT;
+    use crate::tree::{Node, Options, Tree};
+
+    #[test]
+    fn a_view_is_built_once_while_it_is_in_use() {
+        let tree = Tree::open("tests/data/sample/weather".as_ref(), &Options::default()).unwrap();
+        let built = BUILT.get();
+        let Some(Node::File(file)) = tree.root.find("data/array.nc").unwrap() else {
+            panic!("no array.nc");
+        };
+        file.stat().unwrap();
+        file.open().unwrap();
+        assert_eq!(BUILT.get() - built, 1);
+    }
+}
