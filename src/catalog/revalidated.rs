@@ -19,12 +19,12 @@ pub struct Revalidated<T> {
 }
 
 struct State<T> {
-    known: Option<Known<T>>,
+    known: Option<Checked<T>>,
     /// Looks at the directories before this do not count.
     since: Option<Instant>,
 }
 
-struct Known<T> {
+struct Checked<T> {
     value: Arc<T>,
     stamp: Stamp,
     /// Whether every later change shows in the stamp.
@@ -83,7 +83,7 @@ impl<T> Revalidated<T> {
             known => known.as_ref().map(|known| known.value.clone()),
         };
         let value = Arc::new(read(before.as_deref())?);
-        let known = Known {
+        let known = Checked {
             value: value.clone(),
             stamp,
             settled: engine.storage.local().is_none()

@@ -100,7 +100,7 @@ impl Pairs {
         for (key, place) in keys.into_iter().zip(places) {
             cutter.part();
             let body = bodies.get(place.file as usize).map(|body| &**body);
-            let shown = Shown::find(&place, body, &mut cutter)
+            let shown = ValueForm::find(&place, body, &mut cutter)
                 .map_err(|e| e.in_part(format_args!("value of `{key}`")).in_part("metadata"))?;
             pairs.push(Pair { key, place, shown });
         }
@@ -109,7 +109,7 @@ impl Pairs {
 }
 
 /// How a value is shown.
-enum Shown {
+enum ValueForm {
     Null,
     /// A value that is read whole.
     Cell(CellValNum),
@@ -117,8 +117,8 @@ enum Shown {
     Text(Box<LongString>),
 }
 
-impl Shown {
-    fn find(place: &LocatedValue, body: Option<&dyn Body>, cutter: &mut Cutter) -> Result<Shown> {
+impl ValueForm {
+    fn find(place: &LocatedValue, body: Option<&dyn Body>, cutter: &mut Cutter) -> Result<ValueForm> {
         let size = place.data.end - place.data.start;
         let kind = place.datatype.kind();
         let cells = match kind {
@@ -126,7 +126,7 @@ impl Shown {
             _ => CellValNum::Fixed(place.value_num),
         };
         let (true, Some(body)) = (place.value_num > 0, body) else {
-            return Ok(Shown::Null);
+            return Ok(ValueForm::Null);
         };
         let in_one_item = match kind {
             Kind::Text if place.datatype.size() > 1 => MAX_VALUE,
@@ -134,7 +134,7 @@ impl Shown {
         };
         if size <= in_one_item {
             cutter.items(1, size.saturating_mul(2))?;
-            return Ok(Shown::Cell(cells));
+            return Ok(ValueForm::Cell(cells));
         }
         match kind {
             Kind::Text if place.datatype.size() > 1 => Err(Error::limit(format!(
@@ -147,22 +147,22 @@ impl Shown {
                     _ => LongString::hex(place.data.clone()),
                 };
                 string.cut(cutter)?;
-                Ok(Shown::Text(Box::new(string)))
+                Ok(ValueForm::Text(Box::new(string)))
             }
             _ => {
                 let list = ValueList::fixed(place.datatype, 1, place.data.clone())?;
                 list.cut(body, cutter)?;
-                Ok(Shown::List(Box::new(list)))
+                Ok(ValueForm::List(Box::new(list)))
             }
         }
     }
 
     fn count(&self) -> u64 {
         match self {
-            Shown::Null => 0,
-            Shown::Cell(_) => 1,
-            Shown::List(list) => list.count(),
-            Shown::Text(text) => text.count(),
+            ValueForm::Null => 0,
+            ValueForm::Cell(_) => 1,
+            ValueForm::List(list) => list.count(),
+            ValueForm::Text(text) => text.count(),
         }
     }
 }
@@ -170,7 +170,7 @@ impl Shown {
 struct Pair {
     key: String,
     place: LocatedValue,
-    shown: Shown,
+    shown: ValueForm,
 }
 
 struct Document {
@@ -196,16 +196,16 @@ impl Parts for Document {
             render::key(out, "value", 2);
         }
         match (shown, self.bodies.get(place.file as usize)) {
-            (Shown::Null, _) | (_, None) => out.extend_from_slice(b"null"),
-            (Shown::Cell(cells), Some(body)) => {
+            (ValueForm::Null, _) | (_, None) => out.extend_from_slice(b"null"),
+            (ValueForm::Cell(cells), Some(body)) => {
                 if items.start == 0 {
                     let mut bytes = Vec::new();
                     body.read(place.data.clone(), &mut bytes)?;
                     value::write_cell(out, place.datatype, *cells, &bytes);
                 }
             }
-            (Shown::List(list), Some(body)) => list.write(&**body, items.clone(), 2, out)?,
-            (Shown::Text(text), Some(body)) => text.write(&**body, items.clone(), out)?,
+            (ValueForm::List(list), Some(body)) => list.write(&**body, items.clone(), 2, out)?,
+            (ValueForm::Text(text), Some(body)) => text.write(&**body, items.clone(), out)?,
         }
         if items.end >= shown.count() {
             out.extend_from_slice(b"\n  }");

@@ -115,7 +115,7 @@ fn size(key: &[u8], value: &Value) -> usize {
 }
 
 /// A value that exports show, or why they do not.
-type Shown = Result<Value, &'static str>;
+type ValueOrReason = Result<Value, &'static str>;
 
 /// Keys that are left out, and why.
 type LeftOut = Vec<(Vec<u8>, &'static str)>;
@@ -160,7 +160,7 @@ impl Metadata {
     }
 
     /// Tells whose attribute each pair is, and reads what programs tell in pairs of their own.
-    fn sort(fields: &[Field], pairs: BTreeMap<Vec<u8>, Shown>) -> Metadata {
+    fn sort(fields: &[Field], pairs: BTreeMap<Vec<u8>, ValueOrReason>) -> Metadata {
         let numbered = fields.iter().enumerate();
         let is_dimension = |field: &Field| matches!(field.role, Role::Dimension(_));
         let names = numbered.map(|(number, field)| ((is_dimension(field), &*field.name), number));
@@ -169,7 +169,7 @@ impl Metadata {
         let mut out = Metadata::default();
         let mut array: BTreeMap<Vec<u8>, Value> = BTreeMap::new();
         let mut found: Vec<BTreeMap<String, Value>> = vec![BTreeMap::new(); fields.len()];
-        let mut programs: BTreeMap<Vec<u8>, Shown> = BTreeMap::new();
+        let mut programs: BTreeMap<Vec<u8>, ValueOrReason> = BTreeMap::new();
         let (flat, plain): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, _)| key.starts_with(FLAT));
         for (key, value) in plain.into_iter().chain(flat) {
             let own = key.strip_prefix(FLAT).unwrap_or(&key);
@@ -266,7 +266,7 @@ fn attribute_of<'k>(
 }
 
 /// The pairs of the array's metadata that may be shown.
-fn pairs(view: &View) -> Result<BTreeMap<Vec<u8>, Shown>> {
+fn pairs(view: &View) -> Result<BTreeMap<Vec<u8>, ValueOrReason>> {
     let (array, snapshot) = (view.array(), view.snapshot());
     let files = snapshot.metadata().map(|file| &*file.path);
     pairs_in(&array.engine, files, array.key.as_ref())
@@ -277,7 +277,7 @@ fn pairs_in<'p>(
     engine: &Arc<Engine>,
     files: impl Iterator<Item = &'p Path>,
     key: Option<&EncryptionKey>,
-) -> Result<BTreeMap<Vec<u8>, Shown>> {
+) -> Result<BTreeMap<Vec<u8>, ValueOrReason>> {
     replayed(engine, files, key, is_shown)
 }
 
@@ -298,7 +298,7 @@ pub(super) fn all_pairs<'p>(
     engine: &Arc<Engine>,
     files: impl Iterator<Item = &'p Path>,
     key: Option<&EncryptionKey>,
-) -> Result<BTreeMap<Vec<u8>, Shown>> {
+) -> Result<BTreeMap<Vec<u8>, ValueOrReason>> {
     replayed(engine, files, key, |_| Some(MAX_PROGRAM_VALUE))
 }
 
@@ -309,7 +309,7 @@ fn replayed<'p>(
     files: impl Iterator<Item = &'p Path>,
     key: Option<&EncryptionKey>,
     most: impl Fn(&[u8]) -> Option<u64>,
-) -> Result<BTreeMap<Vec<u8>, Shown>> {
+) -> Result<BTreeMap<Vec<u8>, ValueOrReason>> {
     let mut pairs = Pairs::default();
     for file in files {
         let path = engine.storage.display(file);
@@ -324,7 +324,7 @@ fn replayed<'p>(
 /// Pairs while files are replayed.
 #[derive(Default)]
 struct Pairs {
-    pairs: BTreeMap<Vec<u8>, Shown>,
+    pairs: BTreeMap<Vec<u8>, ValueOrReason>,
     /// Bytes that they take.
     memory: usize,
 }
@@ -332,7 +332,7 @@ struct Pairs {
 impl Pairs {
     /// Replays the body of a file. `most` is that of [`replayed`].
     fn replay(&mut self, body: &dyn Body, most: &impl Fn(&[u8]) -> Option<u64>) -> Result<()> {
-        let size = |key: &[u8], value: &Shown| match value {
+        let size = |key: &[u8], value: &ValueOrReason| match value {
             Ok(value) => size(key, value),
             Err(_) => PAIR_MEMORY + key.len(),
         };
@@ -370,7 +370,7 @@ impl Pairs {
 }
 
 /// A value of metadata as exports have it.
-fn shown(datatype: Datatype, mut bytes: Vec<u8>) -> Shown {
+fn shown(datatype: Datatype, mut bytes: Vec<u8>) -> ValueOrReason {
     let datatype = match datatype.kind() {
         Kind::Text => {
             return datatype

@@ -64,14 +64,14 @@ impl TileCodec {
                 "the offsets should be embedded in the values, but the first filter embeds none",
             ));
         }
-        let mut chunk = Chunk {
+        let mut chunk = HalfDecoded {
             codec: self,
             cells,
             scratch: SCRATCH.take(),
             stored: (metadata, data),
-            metadata: Source::Stored,
+            metadata: StreamPlace::Stored,
             consumed: 0,
-            data: Source::Stored,
+            data: StreamPlace::Stored,
             result: Vec::new(),
             offsets: Vec::new(),
         };
@@ -88,7 +88,7 @@ impl TileCodec {
 
 /// Where a stream is at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum StreamPlace {
     /// In the chunk as stored.
     Stored,
     /// In the scratch space.
@@ -130,21 +130,21 @@ thread_local! {
 }
 
 /// A chunk half decoded.
-struct Chunk<'a> {
+struct HalfDecoded<'a> {
     codec: &'a TileCodec,
     cells: Option<u64>,
     scratch: Scratch,
     /// Metadata and data as stored.
     stored: (&'a [u8], &'a [u8]),
     /// Where the metadata stream is, and how much of it has been consumed from the front.
-    metadata: Source,
+    metadata: StreamPlace,
     consumed: usize,
-    data: Source,
+    data: StreamPlace,
     result: Vec<u8>,
     offsets: Vec<u64>,
 }
 
-impl Chunk<'_> {
+impl HalfDecoded<'_> {
     fn undo_all(&mut self, original_length: u32) -> Result<()> {
         let stages = &self.codec.stages;
         let limits = self.codec.limits(original_length, self.cells);
@@ -182,7 +182,7 @@ impl Chunk<'_> {
 
     fn remaining_metadata(&self) -> &[u8] {
         let stream = match self.metadata {
-            Source::Stored => self.stored.0,
+            StreamPlace::Stored => self.stored.0,
             _ => &self.scratch.metadata,
         };
         &stream[self.consumed..]
@@ -201,9 +201,9 @@ impl Chunk<'_> {
         metadata_out.clear();
 
         let input = match self.data {
-            Source::Stored => self.stored.1,
-            Source::Scratch => &self.scratch.data,
-            Source::Result => &self.result,
+            StreamPlace::Stored => self.stored.1,
+            StreamPlace::Scratch => &self.scratch.data,
+            StreamPlace::Result => &self.result,
         };
         let mut metadata = Cursor::new(self.remaining_metadata());
         let stored_metadata = metadata.remaining();
@@ -225,7 +225,7 @@ impl Chunk<'_> {
         self.offsets = offsets;
         match &outcome {
             Ok(Metadata::Absorbed) => {
-                self.metadata = Source::Scratch;
+                self.metadata = StreamPlace::Scratch;
                 self.consumed = 0;
                 self.scratch.next_metadata = mem::replace(&mut self.scratch.metadata, metadata_out);
             }
@@ -236,10 +236,10 @@ impl Chunk<'_> {
         }
         if is_last {
             self.result = out;
-            self.data = Source::Result;
+            self.data = StreamPlace::Result;
         } else if stage.rewrites() {
             self.scratch.next_data = mem::replace(&mut self.scratch.data, out);
-            self.data = Source::Scratch;
+            self.data = StreamPlace::Scratch;
         } else {
             self.scratch.next_data = out;
         }

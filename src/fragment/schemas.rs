@@ -24,14 +24,14 @@ pub const SCHEMA_DIRECTORY: &str = "__schema";
 const MAX_SCHEMA: u64 = 4 << 20;
 
 /// A schema, and the state of the file that it was parsed from: an array may be deleted and created anew.
-struct Known {
+struct ParsedSchema {
     schema: Arc<Schema>,
     state: (u64, u64, u64),
     checked: Instant,
 }
 
 /// By file name.
-type Parsed = HashMap<String, Known>;
+type Parsed = HashMap<String, ParsedSchema>;
 
 /// The schemas of one array by file name.
 pub struct Schemas {
@@ -89,7 +89,7 @@ impl Schemas {
             Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))
         };
         let schema = Arc::new(parse().map_err(|e| predecessor(&*blob, name).unwrap_or(e))?);
-        let known = Known {
+        let known = ParsedSchema {
             schema: schema.clone(),
             state,
             checked,

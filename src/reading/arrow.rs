@@ -66,7 +66,7 @@ const DATATYPE_KEY: &str = "tiledb.datatype";
 /// ```
 pub struct Batches {
     table: Table,
-    columns: Vec<Shown>,
+    columns: Vec<BatchColumn>,
     schema: SchemaRef,
     /// The first row of the next batch.
     next: u64,
@@ -77,7 +77,7 @@ pub struct Batches {
 }
 
 /// A column of the batches.
-struct Shown {
+struct BatchColumn {
     /// Its index among the table's.
     index: usize,
     /// The values that its indexes stand for.
@@ -115,7 +115,7 @@ impl Batches {
             let labels =
                 labels.map_err(|error| error.in_part(format_args!("enumeration of {}", name(column))))?;
             fields.push(field(column)?);
-            columns.push(Shown { index, labels });
+            columns.push(BatchColumn { index, labels });
         }
         Ok(Batches {
             rows: table.rows()?,

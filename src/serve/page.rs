@@ -394,7 +394,7 @@ impl Document {
         );
         breadcrumb(asked, host, &mut out);
         let _ = writeln!(out, "<h1>{title}</h1>");
-        let known = viewed.as_ref().map(|viewed| Known::of(viewed, asked));
+        let known = viewed.as_ref().map(|viewed| Overview::of(viewed, asked));
         let count = asked.listing.len();
         let what = match (asked.kind(), &known) {
             (DirectoryKind::Array | DirectoryKind::View, Some(known)) => known.summary(asked.kind()),
@@ -591,7 +591,7 @@ struct Found {
 }
 
 /// What a page shows of a view.
-struct Known {
+struct Overview {
     view: Option<Arc<View>>,
     found: Found,
     /// Whether more was to be found out.
@@ -618,9 +618,9 @@ impl Drop for Working {
     }
 }
 
-impl Known {
+impl Overview {
     /// What is found out within a second.
-    fn of(viewed: &Viewed, asked: &Asked) -> Known {
+    fn of(viewed: &Viewed, asked: &Asked) -> Overview {
         let found: Arc<Mutex<Found>> = Arc::default();
         let view = viewed.view();
         if let Err(error) = &view {
@@ -648,7 +648,7 @@ impl Known {
         }
         let mut found = std::mem::take(&mut *lock(&found));
         found.failed |= view.is_none();
-        Known { view, found, late }
+        Overview { view, found, late }
     }
 }
 
@@ -721,7 +721,7 @@ impl Search {
     }
 }
 
-impl Known {
+impl Overview {
     /// What it is, in a line.
     fn summary(&self, kind: DirectoryKind) -> String {
         let Some(view) = &self.view else {
@@ -895,7 +895,7 @@ fn table_of_fields(view: &View, out: &mut String) {
 }
 
 /// Commands to copy, with the URL of the request.
-fn commands(asked: &Asked, known: Option<&Known>, viewed: Option<&Viewed>, out: &mut String) {
+fn commands(asked: &Asked, known: Option<&Overview>, viewed: Option<&Viewed>, out: &mut String) {
     if host(&asked.origin) == "/" {
         return;
     }
@@ -1144,9 +1144,9 @@ mod tests {
     /// A directory of files, the lengths of some of which are unknown, and of one that cannot be read.
     struct Files(Vec<(OsString, NodeType)>, HashMap<OsString, u64>);
 
-    struct Known(u64);
+    struct Stub(u64);
 
-    impl crate::tree::File for Known {
+    impl crate::tree::File for Stub {
         fn stat(&self) -> Result<crate::tree::Stat> {
             Ok(crate::tree::Stat {
                 len: self.0,
@@ -1177,7 +1177,7 @@ mod tests {
                 return Err(Error::corrupt("in /secret/path"));
             }
             let length = self.1.get(name).copied();
-            Ok(length.map(|length| Node::File(Arc::new(Known(length)))))
+            Ok(length.map(|length| Node::File(Arc::new(Stub(length)))))
         }
 
         fn list(&self) -> Result<Arc<dyn Listing>> {

@@ -106,11 +106,11 @@ pub struct NamedDirectory<N: Names> {
     inner: N,
     mtime: u64,
     freshness: Freshness,
-    known: Mutex<Option<Known<N::From>>>,
+    known: Mutex<Option<NameIndex<N::From>>>,
 }
 
 /// The index of each name, and the data from which the names are derived.
-struct Known<T> {
+struct NameIndex<T> {
     from: Weak<T>,
     indexes: Arc<HashMap<String, usize>>,
 }
@@ -135,7 +135,7 @@ impl<N: Names> NamedDirectory<N> {
         }
         let names = self.inner.names(from).into_iter().enumerate();
         let indexes: Arc<HashMap<_, _>> = Arc::new(names.map(|(index, name)| (name, index)).collect());
-        *known = Some(Known {
+        *known = Some(NameIndex {
             from: Arc::downgrade(from),
             indexes: indexes.clone(),
         });

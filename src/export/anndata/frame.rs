@@ -46,7 +46,7 @@ pub(super) const MAX_COLUMNS: usize = (MAX_MESSAGE - 64) / 16;
 const BATCH: u64 = 1 << 16;
 
 /// How a column is shown.
-enum Shown {
+enum ColumnForm {
     /// A number, a date or text.
     As(Type),
     /// Labels, or why they are unknown.
@@ -97,7 +97,7 @@ pub(super) struct Frame {
     joinid: Option<usize>,
     /// The columns to show, without the index, by their fields.
     columns: Vec<(usize, String)>,
-    shown: Vec<Option<Shown>>,
+    shown: Vec<Option<ColumnForm>>,
     naming: Naming,
     /// Whether an index of numbers becomes text.
     text_index: bool,
@@ -218,7 +218,7 @@ impl Frame {
     fn is_date(&self, field: usize) -> bool {
         matches!(
             self.shown[field],
-            Some(Shown::As(Type::Date(_)) | Shown::Labelled(Ok((Type::Date(_), _))))
+            Some(ColumnForm::As(Type::Date(_)) | ColumnForm::Labelled(Ok((Type::Date(_), _))))
         )
     }
 
@@ -537,7 +537,7 @@ impl Frame {
     /// The field of a column of text of this name; None if there is none.
     pub(super) fn text_column(&self, name: &[u8]) -> Option<usize> {
         let field = self.view.fields().iter().position(|field| field.name == name)?;
-        matches!(self.shown[field], Some(Shown::As(Type::Text))).then_some(field)
+        matches!(self.shown[field], Some(ColumnForm::As(Type::Text))).then_some(field)
     }
 
     /// What the column of a field makes.
@@ -563,14 +563,14 @@ impl Frame {
     }
 }
 
-fn shown_as(view: &View, field: &Field) -> Result<Shown, &'static str> {
+fn shown_as(view: &View, field: &Field) -> Result<ColumnForm, &'static str> {
     let labels = match enumeration(view, field) {
-        Ok(None) => return type_of(field.datatype, field.cell_val_num).map(Shown::As),
+        Ok(None) => return type_of(field.datatype, field.cell_val_num).map(ColumnForm::As),
         Ok(Some(labels)) => labels,
-        Err(error) => return Ok(Shown::Labelled(Err(error))),
+        Err(error) => return Ok(ColumnForm::Labelled(Err(error))),
     };
     let of = type_of(labels.datatype, labels.cell_val_num)?;
-    Ok(Shown::Labelled(Ok((of, labels))))
+    Ok(ColumnForm::Labelled(Ok((of, labels))))
 }
 
 /// A column.
@@ -590,9 +590,9 @@ impl Element for Column {
             null,
         };
         let of = match &frame.shown[field] {
-            Some(Shown::As(of)) => *of,
-            Some(Shown::Labelled(Ok((of, labels)))) => return self.categorical(*of, labels),
-            Some(Shown::Labelled(Err(error))) => return Err(error.clone()),
+            Some(ColumnForm::As(of)) => *of,
+            Some(ColumnForm::Labelled(Ok((of, labels)))) => return self.categorical(*of, labels),
+            Some(ColumnForm::Labelled(Err(error))) => return Err(error.clone()),
             None => return Err(Error::internal("a column that is left out")),
         };
         let encoding = match (of, stored.datatype.kind()) {
@@ -863,10 +863,10 @@ impl Element for Index {
             field,
         };
         match &frame.shown[field] {
-            Some(Shown::As(Type::Text)) => frame.texts("index", field, column.texts()),
+            Some(ColumnForm::As(Type::Text)) => frame.texts("index", field, column.texts()),
             _ if !frame.text_index => column.node(),
-            Some(Shown::Labelled(Err(error))) => Err(error.clone()),
-            Some(Shown::Labelled(Ok((_, labels)))) => {
+            Some(ColumnForm::Labelled(Err(error))) => Err(error.clone()),
+            Some(ColumnForm::Labelled(Ok((_, labels)))) => {
                 let texts = Converted {
                     frame: frame.clone(),
                     field,

@@ -17,7 +17,7 @@
 //!
 //! Prefixes of names are passed over, bound or not. There are no entities but the five of XML.
 
-use super::{LeftOut, PAIR_MEMORY, Shown, rules};
+use super::{LeftOut, PAIR_MEMORY, ValueOrReason, rules};
 use crate::export::grid::Value;
 use crate::export::raster::VALUES;
 use crate::format::datatype::Datatype;
@@ -184,7 +184,7 @@ impl Raster {
     }
 
     /// What the value of `_gdal` says; None if it cannot be read. Appends what is malformed to `left_out`.
-    pub(super) fn read(fields: &[Field], value: Shown, left_out: &mut LeftOut) -> Option<Raster> {
+    pub(super) fn read(fields: &[Field], value: ValueOrReason, left_out: &mut LeftOut) -> Option<Raster> {
         let root = value.and_then(|value| {
             if Axes::of(fields).is_none() {
                 return Err("the dimensions are not X and Y, and BANDS, of UINT64");

@@ -5,7 +5,7 @@
 //! Types that NumPy has follow from the stored ones. Those that it lacks are kept where the stored type has
 //! their values, because pyarrow reads no file that names others.
 
-use super::{LeftOut, PAIR_MEMORY, Shown};
+use super::{LeftOut, PAIR_MEMORY, ValueOrReason};
 use crate::export::grid::Value;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::query::Field;
@@ -40,7 +40,7 @@ impl Pandas {
     /// What the pairs of these keys say; None if there are none. Appends what is malformed to `left_out`.
     pub(super) fn read(
         fields: &[Field],
-        pairs: BTreeMap<Vec<u8>, Shown>,
+        pairs: BTreeMap<Vec<u8>, ValueOrReason>,
         left_out: &mut LeftOut,
     ) -> Option<Pandas> {
         let names = fields.iter().enumerate();

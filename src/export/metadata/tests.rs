@@ -32,7 +32,7 @@ fn integers(numbers: &[i64]) -> Value {
     Value::Numbers(Datatype::Int64, bytes.collect())
 }
 
-fn sorted<const N: usize>(fields: &[Field], pairs: [(&str, Shown); N]) -> Metadata {
+fn sorted<const N: usize>(fields: &[Field], pairs: [(&str, ValueOrReason); N]) -> Metadata {
     let pairs = pairs
         .into_iter()
         .map(|(key, value)| (key.as_bytes().to_vec(), value));

@@ -124,7 +124,7 @@ fn text_bound(text: &[u8], most: usize, least: bool) -> Option<Vec<u8>> {
 
 /// What is known of a leaf in a row group.
 #[derive(Debug, Clone, Default)]
-struct Known {
+struct LeafStatistics {
     min: Option<Value>,
     max: Option<Value>,
     /// Null cells of tiles.
@@ -139,7 +139,7 @@ struct Known {
     exact: bool,
 }
 
-impl Known {
+impl LeafStatistics {
     fn add(&mut self, min: Option<Value>, max: Option<Value>) {
         let (Some(min), Some(max)) = (min, max) else {
             self.unknown = true;
@@ -213,7 +213,14 @@ impl Lists {
         })
     }
 
-    fn add(&self, leaf: &Leaf, info: &FragmentInfo, tiles: &[Range<u64>], whole: bool, known: &mut Known) {
+    fn add(
+        &self,
+        leaf: &Leaf,
+        info: &FragmentInfo,
+        tiles: &[Range<u64>],
+        whole: bool,
+        known: &mut LeafStatistics,
+    ) {
         known.guessed |= !whole;
         for tile in tiles.iter().cloned().flatten() {
             let index = usize::try_from(tile).unwrap_or(usize::MAX);
@@ -271,7 +278,7 @@ type Uses = (Arc<Fragment>, Vec<(usize, usize)>);
 
 /// What is known of each leaf in each row group.
 pub(super) struct TableStatistics {
-    known: Vec<Vec<Known>>,
+    known: Vec<Vec<LeafStatistics>>,
     /// The rows of each row group.
     runs: Vec<Range<u64>>,
 }
@@ -294,13 +301,13 @@ impl TableStatistics {
 
 /// What the metadata of tiles tells of each leaf in row groups of these rows; empty for leaves without
 /// statistics.
-fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<Known>>> {
+fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<LeafStatistics>>> {
     let view = table.view();
-    let mut all: Vec<Vec<Known>> = Vec::new();
+    let mut all: Vec<Vec<LeafStatistics>> = Vec::new();
     for (leaf, column) in leaves.iter().zip(table.columns()) {
         all.push(match bound_len(leaf).filter(|_| !column.is_label()) {
             Some(_) if column.is_axis() => axis(table, column, leaf, runs)?,
-            Some(_) => vec![Known::default(); runs.len()],
+            Some(_) => vec![LeafStatistics::default(); runs.len()],
             None => Vec::new(),
         });
     }
@@ -376,7 +383,7 @@ enum FieldStatistics {
 }
 
 /// Widens the bounds by the fill value. If that is null, the null count is unknown.
-fn add_fill(column: &Column, leaf: &Leaf, known: &mut Known) {
+fn add_fill(column: &Column, leaf: &Leaf, known: &mut LeafStatistics) {
     let field = &column.stored;
     if field.nullable && !field.fill_value_valid {
         known.unknown = true;
@@ -453,7 +460,7 @@ impl TileBounds {
 }
 
 /// What is known of the coordinates of an axis in each run of rows.
-fn axis(table: &Table, column: &Column, leaf: &Leaf, runs: &[Range<u64>]) -> Result<Vec<Known>> {
+fn axis(table: &Table, column: &Column, leaf: &Leaf, runs: &[Range<u64>]) -> Result<Vec<LeafStatistics>> {
     let shape = table.view().shape()?;
     let inner = shape.iter().skip(column.field.saturating_add(1));
     let inner = inner
@@ -471,9 +478,9 @@ fn axis(table: &Table, column: &Column, leaf: &Leaf, runs: &[Range<u64>]) -> Res
             true => (first % length, last % length),
             false => (0, length.saturating_sub(1)),
         };
-        let mut known = Known {
+        let mut known = LeafStatistics {
             exact: true,
-            ..Known::default()
+            ..LeafStatistics::default()
         };
         known.add(at(ends.0)?, at(ends.1)?);
         Ok(known)

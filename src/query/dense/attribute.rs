@@ -39,11 +39,11 @@ pub(super) struct DenseRuns {
     count: u64,
     /// Bytes of the chunks that a row of cells passes through.
     band: u64,
-    sources: Mutex<LruCache<(usize, Content), Arc<Source>>>,
+    sources: Mutex<LruCache<(usize, Content), Arc<OpenField>>>,
 }
 
 /// An open field of a fragment, and the layout of its cells.
-struct Source {
+struct OpenField {
     column: OpenColumn,
     tile_cells: u64,
     shape: Shape,
@@ -103,7 +103,7 @@ impl DenseRuns {
         cells: &Range<u64>,
         content: Content,
         keep: Option<Keep>,
-        mut each: impl FnMut(Option<(usize, &Source)>, &Plan) -> Result<()>,
+        mut each: impl FnMut(Option<(usize, &OpenField)>, &Plan) -> Result<()>,
     ) -> Result<()> {
         let target = Target {
             origin: &self.origin,
@@ -157,7 +157,7 @@ impl DenseRuns {
     }
 
     /// Opens the attribute in a layer.
-    fn source(&self, layer: usize, content: Content) -> Result<Arc<Source>> {
+    fn source(&self, layer: usize, content: Content) -> Result<Arc<OpenField>> {
         let sources = || lock(&self.sources);
         if let Some(source) = sources().get(&(layer, content)) {
             return Ok(source.clone());
@@ -183,7 +183,13 @@ impl DenseRuns {
         Ok(source)
     }
 
-    fn open(&self, layer: usize, info: &Arc<FragmentInfo>, index: usize, content: Content) -> Result<Source> {
+    fn open(
+        &self,
+        layer: usize,
+        info: &Arc<FragmentInfo>,
+        index: usize,
+        content: Content,
+    ) -> Result<OpenField> {
         let field = info
             .attribute(index)
             .ok_or_else(|| info.place(Error::corrupt("the fragment has no slot for the attribute").at(0)))?;
@@ -192,7 +198,7 @@ impl DenseRuns {
             true => Shape::Dense(TileLayout::new(&self.stack.space, &layer.area, &info.schema)),
             false => Shape::Points(Points::open(&self.stack, info)?),
         };
-        Ok(Source {
+        Ok(OpenField {
             column: Column::new(info.clone(), field.clone()).open(content, None)?,
             tile_cells: info.geometry.tile_cells,
             shape,

@@ -112,7 +112,7 @@ impl Segment {
 }
 
 /// The number of a segment's first cell in its fragment, and the cells read.
-type Known<'g, const N: usize> = (u64, &'g [[u8; N]]);
+type SegmentCells<'g, const N: usize> = (u64, &'g [[u8; N]]);
 
 impl Places {
     /// The segments that have the cells of `parts`.
@@ -187,7 +187,7 @@ impl Places {
 
     /// For each input from `first_input` on, the cells read of its segment. None if an input has several
     /// segments or lacks the field.
-    fn single<'g, const N: usize>(&self, got: &'g [Option<Output>]) -> Option<Vec<Known<'g, N>>> {
+    fn single<'g, const N: usize>(&self, got: &'g [Option<Output>]) -> Option<Vec<SegmentCells<'g, N>>> {
         let of = |bounds: &[usize]| match *bounds {
             [first, end] if first == end => Some((0, &[][..])),
             [first, end] if first + 1 == end => {

@@ -112,7 +112,7 @@ trait Merged: Send + Sync {
     fn inputs(&self) -> &[Arc<Input>];
 
     /// The runs of cells of fragments that contain `cells`.
-    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>>;
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<FragmentRuns<'_>>>;
 
     /// Fails if the tiles that have some of `cells` are found not to be in global order.
     fn check_order(&self, cells: Range<u64>) -> Result<()>;
@@ -129,7 +129,7 @@ trait Merged: Send + Sync {
 }
 
 /// A fragment, runs of its cells, and whether all of these are cells of the view.
-type Source<'a> = (&'a Input, Vec<Range<u64>>, bool);
+type FragmentRuns<'a> = (&'a Input, Vec<Range<u64>>, bool);
 
 impl Sparse {
     /// The view of what is selected.
@@ -495,7 +495,7 @@ impl<K: SortKey + 'static> Merged for Components<K> {
         &self.inputs
     }
 
-    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<FragmentRuns<'_>>> {
         let mut sources = Vec::new();
         for (component, own, part) in self.having(cells)? {
             let all = part == own;
@@ -637,7 +637,7 @@ impl<K: SortKey + 'static> Merged for Head<K> {
         &self.all.inputs
     }
 
-    fn sources(&self, cells: Range<u64>) -> Result<Vec<Source<'_>>> {
+    fn sources(&self, cells: Range<u64>) -> Result<Vec<FragmentRuns<'_>>> {
         self.all.sources(cells)
     }
 

@@ -57,7 +57,7 @@ struct Loading {
 }
 
 /// What the cache knows about a directory.
-enum Known {
+enum Cached {
     Here(Arc<Directory>),
     Absent,
     /// This directory must be listed first, to this depth.
@@ -86,24 +86,24 @@ impl ListingCache {
         !listing.forgotten.load(Ordering::Relaxed) && self.refresh.is_none_or(holds)
     }
 
-    fn known(&self, state: &State, path: &str, asked: Instant, grace: Duration) -> Known {
+    fn known(&self, state: &State, path: &str, asked: Instant, grace: Duration) -> Cached {
         if let Some(known) = state.directories.get(path) {
             if !self.is_fresh(known, asked, grace) {
-                return Known::Unknown(known.listing.path.clone(), known.listing.depth);
+                return Cached::Unknown(known.listing.path.clone(), known.listing.depth);
             }
             return match known.is_gone() && !path.is_empty() {
-                true => Known::Absent,
-                false => Known::Here(known.clone()),
+                true => Cached::Absent,
+                false => Cached::Here(known.clone()),
             };
         }
         if path.is_empty() {
-            return Known::Unknown(String::new(), Depth::Unknown);
+            return Cached::Unknown(String::new(), Depth::Unknown);
         }
         let (parent, name) = split(path);
         match self.known(state, parent, asked, grace) {
-            Known::Here(parent) => match parent.children.get(name) {
-                Some(Child::Directory) => Known::Unknown(path.to_owned(), Depth::Unknown),
-                Some(Child::File(_)) | None => Known::Absent,
+            Cached::Here(parent) => match parent.children.get(name) {
+                Some(Child::Directory) => Cached::Unknown(path.to_owned(), Depth::Unknown),
+                Some(Child::File(_)) | None => Cached::Absent,
             },
             other => other,
         }
@@ -116,13 +116,13 @@ impl ListingCache {
             let (loading, old) = {
                 let mut state = lock(&self.state);
                 match self.known(&state, path, asked, Duration::ZERO) {
-                    Known::Here(directory) => return Ok(Some(directory)),
-                    Known::Absent => return Ok(None),
-                    Known::Unknown(listed, depth) => {
+                    Cached::Here(directory) => return Ok(Some(directory)),
+                    Cached::Absent => return Ok(None),
+                    Cached::Unknown(listed, depth) => {
                         let old = match self.known(&state, path, asked, MAX_STALENESS) {
-                            Known::Here(directory) => Some(Some(directory)),
-                            Known::Absent => Some(None),
-                            Known::Unknown(..) => None,
+                            Cached::Here(directory) => Some(Some(directory)),
+                            Cached::Absent => Some(None),
+                            Cached::Unknown(..) => None,
                         };
                         (self.load(&mut state, listed, depth), old)
                     }
@@ -150,7 +150,7 @@ impl ListingCache {
     pub(super) fn is_known(&self, path: &str) -> bool {
         !matches!(
             self.known(&lock(&self.state), path, Instant::now(), Duration::ZERO),
-            Known::Unknown(..)
+            Cached::Unknown(..)
         )
     }
 
@@ -175,7 +175,7 @@ impl ListingCache {
         let asked = Instant::now();
         let mut state = lock(&self.state);
         for path in paths {
-            if let Known::Unknown(path, depth) = self.known(&state, path, asked, Duration::ZERO) {
+            if let Cached::Unknown(path, depth) = self.known(&state, path, asked, Duration::ZERO) {
                 self.load(&mut state, path, depth);
             }
         }
