@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tiledbfs::internals::catalog::group::replay;
 use tiledbfs::internals::cursor::Cursor;
+use tiledbfs::internals::describe::group::{GroupSummary, group_json};
 use tiledbfs::internals::describe::metadata::Pairs;
 use tiledbfs::internals::describe::{self, render};
 use tiledbfs::internals::filter::EncryptionKey;
@@ -367,13 +368,11 @@ pub fn metadata(data: &[u8]) {
 /// The body of a file of group details.
 pub fn group(data: &[u8]) {
     if let Ok(details) = placed(GroupDetails::parse(data)) {
-        let group = replay([details.clone(), details]);
-        render(&describe::group::group_json(
-            group.version,
-            &group.members,
-            &[],
-            None,
-        ));
+        let group = GroupSummary {
+            details: replay([details.clone(), details]),
+            unregistered: Vec::new(),
+        };
+        render(&group_json(&group, None));
     }
 }
 

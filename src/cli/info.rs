@@ -1,14 +1,23 @@
 //! `tiledbfs info`: describes an array on one screen, or shows a group or directory as a tree, and a group's
-//! data set. Uses only the JSON documents of the tree, those of its Zarr hierarchies among them.
+//! data set. Of data sets it reads the documents of their Zarr hierarchies, as other programs do.
 
 use super::output::{Failures, Names, Stop, stdout};
 use super::paths::{failed, join, visit};
 use super::times::{Unit, time};
 use super::{Failure, TreeArgs, logging};
+use crate::describe::fragments::FragmentSummary;
+use crate::describe::value::Cell;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::enums::ArrayType;
+use crate::format::pipeline::{Filter, Pipeline};
+use crate::format::range::{Range, compare};
+use crate::format::scalar::Scalar;
+use crate::format::schema::{Dimension, Schema};
+use crate::fragment::Outline;
 use crate::names;
 use crate::printable::escape;
-use crate::tree::{Directory, Node, OWN_DIRECTORY};
+use crate::tree::{Directory, DirectoryKind, Node, OWN_DIRECTORY, Viewed};
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
@@ -58,11 +67,19 @@ pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
             } else {
                 "\n".to_owned()
             };
-            match kind(&**directory).map_err(|error| failed(found.path, error))? {
-                Kind::Array => array(&mut text, names, &name, &**directory, found.path, failures)?,
-                kind => {
+            match shown_array(&**directory) {
+                Some(viewed) => array(
+                    &mut text,
+                    names,
+                    &name,
+                    &**directory,
+                    &viewed,
+                    found.path,
+                    failures,
+                )?,
+                None => {
                     tree(&mut text, names, &name, directory, found.path, failures);
-                    if kind == Kind::Group
+                    if directory.kind() == DirectoryKind::Group
                         && let Err(error) = data_set(&mut text, names, &**directory)
                     {
                         failures.add(failed(found.path, error));
@@ -76,23 +93,10 @@ pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
     failures.result()
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Array,
-    Group,
-    Directory,
-}
-
-/// The kind of a directory of the tree.
-fn kind(directory: &dyn Directory) -> Result<Kind> {
-    let is_file = |name: &str| Ok(matches!(directory.lookup(OsStr::new(name))?, Some(Node::File(_))));
-    Ok(if is_file("group.json")? {
-        Kind::Group
-    } else if is_file("schema.json")? {
-        Kind::Array
-    } else {
-        Kind::Directory
-    })
+/// The array that a directory shows; None if it shows none.
+fn shown_array(directory: &dyn Directory) -> Option<Viewed> {
+    let is_array = directory.kind() == DirectoryKind::Array;
+    directory.viewed().filter(|_| is_array)
 }
 
 /// Reads and parses a document of the tree.
@@ -117,65 +121,58 @@ fn array(
     names: Names,
     shown: &str,
     directory: &dyn Directory,
+    viewed: &Viewed,
     path: &OsStr,
     failures: &mut Failures,
 ) -> std::result::Result<(), Stop> {
-    let schema = document(directory, "schema.json").map_err(|error| failed(path, error))?;
-    let fragments = match document(directory, "fragments.json") {
-        Ok(fragments) => fragments,
-        Err(error) => {
-            failures.add(failed(path, error));
-            Value::Null
-        }
-    };
-    let all = items(&fragments);
-    let visible: Vec<&Value> = all.iter().filter(|f| f["visible"] == Value::Bool(true)).collect();
-    for fragment in all.iter().filter(|fragment| fragment["cell_num"].is_null()) {
-        let reason = format!("{}: {}", text(&fragment["name"]), text(&fragment["reason"]));
+    let schema = viewed.schema().map_err(|error| failed(path, error))?;
+    let all = viewed.fragments().unwrap_or_else(|error| {
+        failures.add(failed(path, error));
+        Vec::new()
+    });
+    let visible: Vec<&FragmentSummary> = all.iter().filter(|fragment| fragment.visible).collect();
+    for fragment in all.iter().filter(|fragment| fragment.outline.is_none()) {
+        let reason = fragment.reason.as_deref().unwrap_or("?");
+        let reason = format!("{}: {reason}", fragment.name);
         failures.add(failed(&join(path, OsStr::new("fragments")), reason));
     }
-    let dimensions = items(&schema["dimensions"]);
-    let written = written(dimensions, &visible);
+    let outlines: Vec<&Outline> = visible
+        .iter()
+        .filter_map(|fragment| fragment.outline.as_deref())
+        .collect();
+    let dimensions = &schema.dimensions;
+    let written = written(dimensions, &outlines);
 
     let line = |out: &mut String, name: &str, value: String| {
         let _ = writeln!(out, "{name:<14}{value}");
     };
     let _ = writeln!(out, "{shown}: {}", one_line(&schema));
-    let extents = |ranges: &mut dyn Iterator<Item = Option<(&Value, &Value)>>| {
-        let lengths: Vec<String> = ranges.map(|range| range.map_or("0".to_owned(), length)).collect();
-        lengths.join(" × ")
-    };
-    let domains = || dimensions.iter().map(|dimension| pair(&dimension["domain"]));
-    let nothing = (&Value::Null, &Value::Null);
-    let whole = extents(&mut domains().map(|domain| domain.or(Some(nothing))));
-    let region = match written.iter().all(Option::is_some) {
-        true => format!("{} written", extents(&mut written.iter().copied())),
-        false => "nothing written".to_owned(),
+    let lengths = |ranges: &mut dyn Iterator<Item = Option<&Range>>| -> Option<String> {
+        let lengths = ranges
+            .zip(dimensions)
+            .map(|(range, dimension)| length(dimension, range?));
+        let lengths: Option<Vec<String>> = lengths.map(|length| Some(length?.to_string())).collect();
+        Some(lengths?.join(" × "))
     };
     // Only integer dimensions have a shape.
-    if !whole.contains(NO_LENGTH) {
+    if let Some(whole) = lengths(&mut dimensions.iter().map(|dimension| dimension.domain.as_ref())) {
+        let region = lengths(&mut written.iter().map(Option::as_ref));
+        let region = region.map_or("nothing written".to_owned(), |region| format!("{region} written"));
         line(out, "shape", format!("{region}, in a domain of {whole}"));
     }
-    if let Some(current) = schema["current_domain"].as_array() {
+    if let Some(current) = &schema.current_domain {
         let current = current.iter().zip(dimensions);
-        let current: Vec<String> = current
-            .filter_map(|(ends, d)| Some(range(pair(ends)?, d)))
-            .collect();
+        let current: Vec<String> = current.map(|(ends, dimension)| range(dimension, ends)).collect();
         line(out, "", format!("current domain {}", current.join(", ")));
     }
-    let mut order = format!(
-        "tiles {}, cells {}",
-        text(&schema["tile_order"]),
-        text(&schema["cell_order"])
-    );
-    if text(&schema["array_type"]) != "dense" {
-        let _ = write!(order, ", capacity {}", schema["capacity"]);
+    let (tiles, cells) = (schema.tile_order.name(), schema.cell_order.name());
+    let mut order = format!("tiles {tiles}, cells {cells}");
+    if schema.array_type == ArrayType::Sparse {
+        let _ = write!(order, ", capacity {}", schema.capacity);
     }
     line(out, "order", order);
-    let versions = all
-        .iter()
-        .filter_map(|fragment| fragment["format_version"].as_u64());
-    let mut version = format!("schema {}", schema["format_version"]);
+    let versions = all.iter().filter_map(|fragment| fragment.format_version);
+    let mut version = format!("schema {}", schema.version);
     match (versions.clone().min(), versions.max()) {
         (Some(first), Some(last)) if first == last => {
             let _ = write!(version, ", fragments {first}");
@@ -195,42 +192,43 @@ fn array(
         );
     }
     line(out, "fragments", number);
-    let sum = |key: &str| {
-        let values = visible.iter().filter_map(|fragment| fragment[key].as_u64());
+    let sum = |value: fn(&Outline) -> u64| {
+        let values = outlines.iter().map(|outline| value(outline));
         values.fold(0u64, |sum, value| sum.saturating_add(value))
     };
     // A total does not pass for that of all fragments.
-    let without = |keys: &[&str]| {
-        let is_known = |fragment: &&&Value| keys.iter().all(|key| fragment[*key].is_u64());
-        match visible.len() - visible.iter().filter(is_known).count() {
-            0 => String::new(),
-            unknown => format!(", without {}", count(unknown, "unreadable fragment")),
-        }
+    let without = match visible.len() - outlines.len() {
+        0 => String::new(),
+        unknown => format!(", without {}", count(unknown, "unreadable fragment")),
     };
-    let cells = HumanCount(sum("cell_num"));
-    line(out, "cells", format!("{cells}{}", without(&["cell_num"])));
-    let fragments = visible
-        .iter()
-        .filter(|f| !f["cell_num"].is_null())
-        .filter_map(|f| f["name"].as_str());
-    let unfiltered = unfiltered(directory, fragments, path, failures);
-    let (stored, unfiltered) = (HumanBytes(sum("size")), HumanBytes(unfiltered));
-    let without = without(&["cell_num", "size"]);
+    let cells = HumanCount(sum(|outline| outline.cells));
+    line(out, "cells", format!("{cells}{without}"));
+    let mut unfiltered = 0u64;
+    for fragment in visible.iter().filter(|fragment| fragment.outline.is_some()) {
+        match viewed.unfiltered(&fragment.name) {
+            Ok(bytes) => unfiltered = unfiltered.saturating_add(bytes),
+            Err(error) => {
+                let path = join(&join(path, OsStr::new("fragments")), OsStr::new(&fragment.name));
+                failures.add(failed(&path, error));
+            }
+        }
+    }
+    // The size of a fragment with an outline is known.
+    let stored = HumanBytes(sum(|outline| outline.size.unwrap_or(u64::MAX)));
+    let unfiltered = HumanBytes(unfiltered);
     line(
         out,
         "bytes",
         format!("{stored} stored, {unfiltered} unfiltered{without}"),
     );
-    let newest = all.iter().filter_map(|f| f["timestamp_range"][1].as_u64()).max();
+    let newest = all.iter().map(|fragment| fragment.timestamps.1).max();
     line(
         out,
         "newest write",
         newest.map_or("none".to_owned(), |newest| format!("{} UTC", time(newest))),
     );
-    let labels: Vec<String> = items(&schema["dimension_labels"])
-        .iter()
-        .map(|label| names.show_text(text(&label["name"])))
-        .collect();
+    let labels = schema.dimension_labels.iter();
+    let labels: Vec<String> = labels.map(|label| shown_name(&label.name, names)).collect();
     if !labels.is_empty() {
         line(out, "labels", labels.join(", "));
     }
@@ -270,14 +268,14 @@ fn below(directory: &dyn Directory, name: &OsStr) -> Result<Option<Arc<dyn Direc
 }
 
 /// Summary of an array in one line.
-fn one_line(schema: &Value) -> String {
+fn one_line(schema: &Schema) -> String {
     let mut line = format!(
         "{} array, {}, {}",
-        text(&schema["array_type"]),
-        count(items(&schema["dimensions"]).len(), "dimension"),
-        count(items(&schema["attributes"]).len(), "attribute"),
+        schema.array_type.name(),
+        count(schema.dimensions.len(), "dimension"),
+        count(schema.attributes.len(), "attribute"),
     );
-    if schema["allows_duplicates"] == Value::Bool(true) {
+    if schema.allows_duplicates {
         line.push_str(", duplicates allowed");
     }
     line
@@ -291,147 +289,58 @@ fn count(number: usize, what: &str) -> String {
     )
 }
 
-/// Lower and upper end of a range.
-fn pair(range: &Value) -> Option<(&Value, &Value)> {
-    match items(range) {
-        [low, high] => Some((low, high)),
-        _ => None,
-    }
-}
-
-/// The length of a range that is not of integers.
-const NO_LENGTH: &str = "…";
-
-/// The number of integers in a range, or [`NO_LENGTH`].
-fn length((low, high): (&Value, &Value)) -> String {
-    let integer = |value: &Value| value.as_i64().map(i128::from).or(value.as_u64().map(i128::from));
-    match (integer(low), integer(high)) {
-        (Some(low), Some(high)) => (high - low + 1).to_string(),
-        _ => NO_LENGTH.to_owned(),
-    }
+/// The number of integers in a range of a dimension; None if it is not of integers.
+fn length(dimension: &Dimension, range: &Range) -> Option<i128> {
+    let end = |bytes: &[u8]| Scalar::read(dimension.datatype, bytes)?.integer();
+    Some(end(&range.hi)? - end(&range.lo)? + 1)
 }
 
 /// The union of the fragments' non-empty domains, per dimension; None without fragments.
-fn written<'a>(dimensions: &[Value], fragments: &[&'a Value]) -> Vec<Option<(&'a Value, &'a Value)>> {
-    let mut all = vec![None; dimensions.len()];
-    for fragment in fragments {
-        for (known, range) in all.iter_mut().zip(items(&fragment["non_empty_domain"])) {
-            let Some((low, high)) = pair(range) else { continue };
-            *known = Some(match *known {
-                None => (low, high),
-                Some((lowest, highest)) => (
-                    if compare(low, lowest).is_lt() { low } else { lowest },
-                    if compare(high, highest).is_gt() {
-                        high
-                    } else {
-                        highest
-                    },
-                ),
-            });
+fn written(dimensions: &[Dimension], fragments: &[&Outline]) -> Vec<Option<Range>> {
+    let mut all: Vec<Option<Range>> = vec![None; dimensions.len()];
+    for domain in fragments.iter().filter_map(|outline| outline.domain.as_ref()) {
+        for ((known, range), dimension) in all.iter_mut().zip(domain).zip(dimensions) {
+            let known = known.get_or_insert_with(|| range.clone());
+            let order = |a: &[u8], b: &[u8]| compare(dimension.datatype, dimension.cell_val_num, a, b);
+            if order(&range.lo, &known.lo) == Some(Ordering::Less) {
+                known.lo.clone_from(&range.lo);
+            }
+            if order(&range.hi, &known.hi) == Some(Ordering::Greater) {
+                known.hi.clone_from(&range.hi);
+            }
         }
     }
     all
 }
 
-/// Compares two values of one dimension.
-fn compare(a: &Value, b: &Value) -> Ordering {
-    if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {
-        return a.cmp(&b);
-    }
-    if let (Some(a), Some(b)) = (a.as_u64(), b.as_u64()) {
-        return a.cmp(&b);
-    }
-    let float = |value: &Value| value.as_f64();
-    match (float(a), float(b)) {
-        (Some(a), Some(b)) => a.total_cmp(&b),
-        _ => bytes(a).cmp(&bytes(b)),
-    }
-}
-
-/// The bytes of a string, which JSON has as `{"hex": "..."}` if it is not UTF-8.
-fn bytes(value: &Value) -> Vec<u8> {
-    match value["hex"].as_str() {
-        Some(digits) => digits
-            .as_bytes()
-            .chunks(2)
-            .map(|digits| {
-                let digits = std::str::from_utf8(digits).unwrap_or_default();
-                u8::from_str_radix(digits, 16).unwrap_or(0)
-            })
-            .collect(),
-        None => value.as_str().unwrap_or_default().into(),
-    }
-}
-
-/// Unfiltered bytes of all columns of `fragments`. Errors are added to `failures`.
-fn unfiltered<'a>(
-    array: &dyn Directory,
-    fragments: impl Iterator<Item = &'a str>,
-    path: &OsStr,
-    failures: &mut Failures,
-) -> u64 {
-    let mut sum = 0u64;
-    for fragment in fragments {
-        if let Err(error) = add_columns(array, fragment, &mut sum) {
-            let path = join(&join(path, OsStr::new("fragments")), OsStr::new(fragment));
-            failures.add(failed(&path, error));
-        }
-    }
-    sum
-}
-
-fn add_columns(array: &dyn Directory, fragment: &str, sum: &mut u64) -> Result<()> {
-    /// The column of zipped coordinates; each dimension has a column of its own as well.
-    const ZIPPED_COORDS: &str = "__coords";
-    let fragments = below(array, OsStr::new("fragments"))?;
-    let fragment = fragments.map(|directory| below(&*directory, OsStr::new(fragment)));
-    let Some(fragment) = fragment.transpose()?.flatten() else {
-        return Ok(());
-    };
-    let Some(columns) = below(&*fragment, OsStr::new("columns"))? else {
-        return Ok(());
-    };
-    let listing = columns.list()?;
-    for (name, _) in (0..).map_while(|index| listing.get(index)) {
-        let Some(column) = below(&*columns, &name)?.filter(|_| *name != *ZIPPED_COORDS) else {
-            continue;
-        };
-        for part in ["data.bin", "offsets.bin", "validity.bin"] {
-            if let Some(Node::File(file)) = column.lookup(OsStr::new(part))? {
-                *sum = sum.saturating_add(file.len()?);
-            }
-        }
-    }
-    Ok(())
-}
-
 /// A range of a dimension as `LOW..HIGH`.
-fn range((low, high): (&Value, &Value), dimension: &Value) -> String {
-    let unit = Unit::of(text(&dimension["datatype"]));
-    format!("{}..{}", value(low, unit), value(high, unit))
+fn range(dimension: &Dimension, range: &Range) -> String {
+    let unit = Unit::of(dimension.datatype.name());
+    let end = |bytes: &[u8]| value(dimension, bytes, unit);
+    format!("{}..{}", end(&range.lo), end(&range.hi))
 }
 
 /// The table of dimensions; the first row is the heading.
-fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>], names: Names) -> Vec<[String; 6]> {
+fn dimension_rows(schema: &Schema, written: &[Option<Range>], names: Names) -> Vec<[String; 6]> {
     let heading = ["dimension", "type", "domain", "tile", "written", "filters"].map(str::to_owned);
     let mut rows = vec![heading];
-    let sparse = text(&schema["array_type"]) != "dense";
-    for (dimension, written) in items(&schema["dimensions"]).iter().zip(written) {
-        let shown = |ends: (&Value, &Value)| range(ends, dimension);
+    for (i, (dimension, written)) in schema.dimensions.iter().zip(written).enumerate() {
+        let shown = |ends: &Range| range(dimension, ends);
+        let extent = dimension.tile_extent.as_ref();
         rows.push([
-            name(dimension, names),
-            datatype(dimension),
-            pair(&dimension["domain"]).map_or_else(|| "any".to_owned(), shown),
-            match &dimension["tile_extent"] {
-                Value::Null => String::new(),
-                extent => value(extent, None),
-            },
-            written.map(shown).unwrap_or_default(),
+            field_name(&dimension.name, names),
+            datatype(dimension.datatype, dimension.cell_val_num),
+            dimension.domain.as_ref().map_or_else(|| "any".to_owned(), shown),
+            extent
+                .map(|extent| value(dimension, extent, None))
+                .unwrap_or_default(),
+            written.as_ref().map(shown).unwrap_or_default(),
             // Dense arrays do not store coordinates.
-            if sparse {
-                dimension_filters(schema, dimension)
-            } else {
-                String::new()
+            match (schema.array_type, schema.dimension_filters(i)) {
+                (ArrayType::Dense, _) => String::new(),
+                // Those of an array whose dimensions have no tiles of their own.
+                (ArrayType::Sparse, own) if own.is_empty() => pipeline(&schema.coords_filters),
+                (ArrayType::Sparse, own) => pipeline(own),
             },
         ]);
     }
@@ -439,70 +348,68 @@ fn dimension_rows(schema: &Value, written: &[Option<(&Value, &Value)>], names: N
 }
 
 /// The table of attributes; the first row is the heading.
-fn attribute_rows(schema: &Value, names: Names) -> Vec<[String; 4]> {
+fn attribute_rows(schema: &Schema, names: Names) -> Vec<[String; 4]> {
     let mut rows = vec![["attribute", "type", "", "filters"].map(str::to_owned)];
-    for attribute in items(&schema["attributes"]) {
-        let nullable = (attribute["nullable"] == Value::Bool(true)).then(|| "nullable".to_owned());
-        let enumeration = attribute["enumeration"]
-            .as_str()
-            .map(|name| format!("one of {}", names.show_text(name)));
+    for attribute in &schema.attributes {
+        let nullable = attribute.nullable.then(|| "nullable".to_owned());
+        let enumeration = attribute.enumeration.as_ref();
+        let enumeration = enumeration.map(|name| format!("one of {}", shown_name(name, names)));
         let notes: Vec<String> = nullable.into_iter().chain(enumeration).collect();
         rows.push([
-            name(attribute, names),
-            datatype(attribute),
+            field_name(&attribute.name, names),
+            datatype(attribute.datatype, attribute.cell_val_num),
             notes.join(", "),
-            pipeline(&attribute["filters"]),
+            pipeline(&attribute.filters),
         ]);
     }
     rows
 }
 
-fn name(field: &Value, names: Names) -> String {
-    match text(&field["name"]) {
-        "" => "(no name)".to_owned(),
-        name => names.show_text(name),
+/// A name as it is written in text. What is not UTF-8 is replaced.
+fn shown_name(name: &[u8], names: Names) -> String {
+    names.show_text(&String::from_utf8_lossy(name))
+}
+
+fn field_name(name: &[u8], names: Names) -> String {
+    match name {
+        b"" => "(no name)".to_owned(),
+        name => shown_name(name, names),
     }
 }
 
-/// The filters of a dimension. Without filters of its own, it has the array's coordinate filters.
-fn dimension_filters(schema: &Value, dimension: &Value) -> String {
-    match items(&dimension["filters"]["filters"]) {
-        [] => pipeline(&schema["coords_filters"]),
-        _ => pipeline(&dimension["filters"]),
+fn datatype(datatype: Datatype, cell_val_num: CellValNum) -> String {
+    let name = datatype.name();
+    match cell_val_num {
+        CellValNum::Var => format!("{name} var"),
+        CellValNum::Fixed(1) => name.to_owned(),
+        CellValNum::Fixed(number) => format!("{name} × {number}"),
     }
 }
 
-fn datatype(field: &Value) -> String {
-    match &field["cell_val_num"] {
-        Value::String(_) => format!("{} var", text(&field["datatype"])),
-        number if number == 1 => text(&field["datatype"]).to_owned(),
-        number => format!("{} × {number}", text(&field["datatype"])),
-    }
-}
-
-fn pipeline(pipeline: &Value) -> String {
-    let filters = items(&pipeline["filters"])
-        .iter()
-        .map(|filter| match &filter["level"] {
-            // -1 means the compressor's default.
-            Value::Number(level) if level.as_i64() != Some(-1) => {
-                format!("{} {level}", text(&filter["type"]))
-            }
-            _ => text(&filter["type"]).to_owned(),
-        });
+fn pipeline(pipeline: &Pipeline) -> String {
+    let filters = pipeline.filters.iter().map(|filter| match filter {
+        // -1 means the compressor's default.
+        Filter::Compression { level, .. } if *level != -1 => format!("{} {level}", filter.name()),
+        _ => filter.name().to_owned(),
+    });
     filters.collect::<Vec<_>>().join(", ")
 }
 
 /// A value of a dimension; datetimes as dates.
-fn value(value: &Value, unit: Option<Unit>) -> String {
-    match (value, unit) {
-        (Value::Number(number), Some(unit)) => match number.as_i64().and_then(|number| unit.show(number)) {
-            Some(date) => date,
-            None => number.to_string(),
+fn value(dimension: &Dimension, bytes: &[u8], unit: Option<Unit>) -> String {
+    let number = Scalar::read(dimension.datatype, bytes).and_then(Scalar::integer);
+    let number = number.and_then(|number| i64::try_from(number).ok());
+    if let Some(date) = unit.and_then(|unit| unit.show(number?)) {
+        return date;
+    }
+    let cell = Cell::new(dimension.datatype, dimension.cell_val_num, bytes);
+    match cell.hex() {
+        Some(digits) => format!("0x{digits}"),
+        None => match serde_json::to_value(&cell) {
+            Ok(Value::String(text)) => escape(text),
+            Ok(other) => other.to_string(),
+            Err(error) => error.to_string(),
         },
-        (Value::String(text), _) => escape(text),
-        (Value::Object(_), _) => format!("0x{}", text(&value["hex"])),
-        (other, _) => other.to_string(),
     }
 }
 
@@ -591,15 +498,15 @@ type Children = Vec<(OsString, Child)>;
 
 /// One line about a directory of the tree, and its children if it is a group or plain directory.
 fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
-    let kind = kind(directory)?;
-    if kind == Kind::Array {
-        let mut line = one_line(&document(directory, "schema.json")?);
+    if let Some(viewed) = shown_array(directory) {
+        let mut line = one_line(&*viewed.schema()?);
         if let Some(Node::Directory(fragments)) = directory.lookup(OsStr::new("fragments"))? {
             let number = usize::try_from(fragments.list()?.len()).unwrap_or(usize::MAX);
             line = format!("{line}, {}", count(number, "fragment"));
         }
         return Ok((line, Vec::new()));
     }
+    let is_group = directory.kind() == DirectoryKind::Group;
     let listing = directory.list()?;
     let (mut children, mut exports) = (Vec::new(), Vec::new());
     for (name, _) in (0..).map_while(|index| listing.get(index)) {
@@ -607,32 +514,30 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
             continue;
         }
         match directory.lookup(&name)? {
-            Some(Node::Directory(child)) if kind == Kind::Group && is_zarr(&*child)? => {
+            Some(Node::Directory(child)) if is_group && is_zarr(&*child)? => {
                 exports.push(name.to_string_lossy().into_owned());
             }
             Some(Node::Directory(child)) => children.push((name.into_owned(), Child::Shown(child))),
             // Part of an array; its contents are not shown.
-            Some(Node::File(_)) if kind == Kind::Directory => {
+            Some(Node::File(_)) if !is_group => {
                 return Ok(("directory".to_owned(), Vec::new()));
             }
             _ => {}
         }
     }
-    if kind != Kind::Group {
+    let Some(group) = directory.group()? else {
         return Ok(("directory".to_owned(), children));
-    }
-    let details = document(directory, "group.json")?;
+    };
     let known: HashSet<OsString> = children.iter().map(|(name, _)| name.clone()).collect();
     let file_name = |name: &[u8]| OsString::from(names::encode(name));
-    let (mut members, mut unregistered) = (children.len(), 0);
-    for one in items(&details["unregistered"]) {
-        unregistered += 1;
-        let name = file_name(&bytes(&one["name"]));
+    let (mut members, unregistered) = (children.len(), group.unregistered.len());
+    for (name, kind) in &group.unregistered {
+        let name = file_name(name);
         if known.contains(&name) {
             // A group in which nothing was ever registered.
             members -= 1;
         } else {
-            let kind = text(&one["type"]).to_lowercase();
+            let kind = kind.name().to_lowercase();
             children.push((
                 name,
                 Child::NotShown(format!("{kind}, not registered in the group")),
@@ -640,16 +545,16 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
         }
     }
     let mut elsewhere = 0;
-    for member in items(&details["members"]) {
-        let uri = bytes(&member["uri"]);
+    for member in &group.details.members {
+        let uri = &member.uri;
         let parts = || uri.split(|&byte| byte == b'/');
-        let name = Some(bytes(&member["name"])).filter(|name| !name.is_empty());
-        let last = || parts().rfind(|part| !part.is_empty()).unwrap_or(&uri).to_vec();
-        let name = file_name(&name.unwrap_or_else(last));
-        let inside = member["relative"] == Value::Bool(true) && !parts().any(|part| part == b"..");
+        let name = member.name.as_deref().filter(|name| !name.is_empty());
+        let last = || parts().rfind(|part| !part.is_empty()).unwrap_or(uri);
+        let name = file_name(name.unwrap_or_else(last));
+        let inside = member.relative && !parts().any(|part| part == b"..");
         if !inside && !known.contains(&name) {
             elsewhere += 1;
-            let uri = escape(&uri);
+            let uri = escape(uri);
             children.push((name, Child::NotShown(format!("elsewhere, {uri}"))));
         }
     }
@@ -658,7 +563,7 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
         let _ = write!(line, ", {} elsewhere", count(elsewhere, "member"));
     }
     if unregistered > 0 {
-        let _ = write!(line, ", {} unregistered", HumanCount(unregistered));
+        let _ = write!(line, ", {} unregistered", HumanCount(unregistered as u64));
     }
     if !exports.is_empty() {
         let _ = write!(line, ", open {}", exports.join(", "));
@@ -783,22 +688,28 @@ mod tests {
 
     #[test]
     fn names_of_fields_are_escaped_on_terminals_and_values_always() {
-        let schema = serde_json::json!({
-            "array_type": "sparse",
-            "dimensions": [{"name": "d\u{1b}", "datatype": "STRING_ASCII", "cell_val_num": "var", "domain": null}],
-            "attributes": [{"name": "a\n", "datatype": "INT32", "cell_val_num": 1, "enumeration": "e\u{9b}"}],
-        });
-        let value = Value::from("\u{202e}");
+        let mut schema = crate::describe::schema::tests::example();
+        (schema.dimensions[1].name, schema.attributes[0].name) = (b"d\x1b".to_vec(), b"a\n".to_vec());
+        schema.attributes[0].enumeration = Some("e\u{9b}".into());
+        let value = Vec::from("\u{202e}");
+        schema.dimensions[1].datatype = Datatype::StringUtf8;
+        let written = [
+            None,
+            Some(Range {
+                lo: value.clone(),
+                hi: value,
+            }),
+        ];
         for (escaped, names_shown) in [
             (true, ["d\\u{1b}", "a\\n", "one of e\\u{9b}"]),
             (false, ["d\u{1b}", "a\n", "one of e\u{9b}"]),
         ] {
             let names = Names { escaped };
-            let dimensions = dimension_rows(&schema, &[Some((&value, &value))], names);
+            let dimensions = dimension_rows(&schema, &written, names);
             let attributes = attribute_rows(&schema, names);
-            let shown = [&dimensions[1][0], &attributes[1][0], &attributes[1][2]];
+            let shown = [&dimensions[2][0], &attributes[1][0], &attributes[1][2]];
             assert_eq!(shown, names_shown.map(str::to_owned).each_ref());
-            assert_eq!(dimensions[1][4], "\\u{202e}..\\u{202e}");
+            assert_eq!(dimensions[2][4], "\\u{202e}..\\u{202e}");
         }
     }
 }

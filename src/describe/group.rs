@@ -1,26 +1,32 @@
 //! `group.json`: the members of a group.
 
 use super::{Json, object, value};
+use crate::catalog::group::Group;
 use crate::format::enums::ObjectType;
 use crate::format::group::GroupMember;
 
-/// The document: the version of the group's details (null if there are none), its members as written, the
-/// arrays and groups in its directory that are no members, and the exports of a measurement.
-pub fn group_json(
-    version: Option<u32>,
-    members: &[GroupMember],
-    unregistered: &[(Vec<u8>, ObjectType)],
-    exports: Option<Json>,
-) -> Json {
-    let unregistered = unregistered.iter().map(|(name, kind)| {
+/// What is in a group.
+pub struct GroupSummary {
+    /// Its members as written.
+    pub details: Group,
+    /// The arrays and groups in its directory that are no members.
+    pub unregistered: Vec<(Vec<u8>, ObjectType)>,
+}
+
+/// The document, with the exports of a measurement.
+pub fn group_json(group: &GroupSummary, exports: Option<Json>) -> Json {
+    let unregistered = group.unregistered.iter().map(|(name, kind)| {
         object!({
             "name": value::name(name),
             "type": kind.name(),
         })
     });
     let mut document = vec![
-        ("version", version.into()),
-        ("members", members.iter().map(member_json).collect::<Json>()),
+        ("version", group.details.version.into()),
+        (
+            "members",
+            group.details.members.iter().map(member_json).collect::<Json>(),
+        ),
         ("unregistered", unregistered.collect::<Json>()),
     ];
     document.extend(exports.map(|exports| ("exports", exports)));
@@ -75,14 +81,20 @@ mod tests {
             relative: false,
             ..member(Some("child"), "file:///x/sub")
         };
+        let group = GroupSummary {
+            details: Group {
+                version: Some(2),
+                members: vec![member(None, "a"), sub],
+                removed: Vec::new(),
+            },
+            unregistered: vec![(b"b".to_vec(), ObjectType::Array)],
+        };
+        let empty = GroupSummary {
+            details: Group::default(),
+            unregistered: Vec::new(),
+        };
         assert_eq!(
-            group_json(
-                Some(2),
-                &[member(None, "a"), sub],
-                &[(b"b".to_vec(), ObjectType::Array)],
-                None,
-            )
-            .to_string(),
+            group_json(&group, None).to_string(),
             concat!(
                 r#"{"version":2,"members":[{"name":null,"type":"ARRAY","uri":"a","relative":true},"#,
                 r#"{"name":"child","type":"GROUP","uri":"file:///x/sub","relative":false}],"#,
@@ -90,13 +102,13 @@ mod tests {
             )
         );
         assert_eq!(
-            group_json(None, &[], &[], None).to_string(),
+            group_json(&empty, None).to_string(),
             r#"{"version":null,"members":[],"unregistered":[]}"#
         );
         let left_out = [("obs/when", "it has several values in a cell")];
         let exports = object!({ "anndata.zarr": anndata_json(None, left_out.into_iter()) });
         assert_eq!(
-            group_json(None, &[], &[], Some(exports)).to_string(),
+            group_json(&empty, Some(exports)).to_string(),
             concat!(
                 r#"{"version":null,"members":[],"unregistered":[],"exports":{"anndata.zarr":{"exists":true,"#,
                 r#""reason":null,"left_out":[{"element":"obs/when","reason":"it has several values in a cell"}]}}}"#,

@@ -88,13 +88,7 @@ impl ArrayDirectory {
         let (of_state, moment) = (self.moment.clone(), self.moment.clone());
         document.node(
             move || state(&of_state).map(|state| hash(&(of_state.when.times(), state))),
-            move || {
-                content(&moment).or_else(|_| {
-                    // The listing may be out of date, and name files that are gone.
-                    moment.array.look_again();
-                    content(&moment)
-                })
-            },
+            move || moment.twice(content),
         )
     }
 

@@ -2,6 +2,7 @@
 
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
+use crate::describe::group::GroupSummary;
 use crate::error::{Error, Result};
 use crate::runtime::lock;
 use std::collections::HashMap;
@@ -97,6 +98,11 @@ pub trait Names: Send + Sync + 'static {
         DirectoryKind::Other
     }
 
+    /// What is in the group that the directory shows, as in [`Directory::group`].
+    fn group(&self) -> Result<Option<GroupSummary>> {
+        Ok(None)
+    }
+
     /// The origin of the directory, which decides who may see it.
     fn origin(&self) -> Origin;
 }
@@ -188,6 +194,10 @@ impl<N: Names> Directory for NamedDirectory<N> {
 
     fn kind(&self) -> DirectoryKind {
         self.inner.shows()
+    }
+
+    fn group(&self) -> Result<Option<GroupSummary>> {
+        self.inner.group()
     }
 
     fn freshness(&self) -> Freshness {

@@ -7,25 +7,24 @@ use super::document::{Document, DocumentContent, state_of_file};
 use super::moment::Moment;
 use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
-use crate::catalog::commits::Hidden;
 use crate::catalog::listing::FragmentEntry;
 use crate::catalog::time::When;
 use crate::describe::fields::{KeyedField, keyed_fields};
+use crate::describe::fragments::FragmentSummary;
 use crate::describe::tiles::TileLists;
 use crate::describe::{self, Json, render};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::body::Body;
+use crate::fragment::Fragment;
 use crate::fragment::info::FragmentInfo;
 use crate::fragment::prefetch::TailPrefetch;
 use crate::fragment::tile_list::TileListKey;
-use crate::fragment::{Fragment, Outline};
 use crate::layout::segments::Segments;
 use crate::storage::Blob;
-use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// `fragments/`: all fragments.
 pub struct FragmentsDirectory {
@@ -98,69 +97,13 @@ pub fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
     let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
     let text = describe::render_objects(&entries, |(index, (entry, hidden))| {
         tails.reach(*index);
-        let entry = fragment_entry(entry, hidden.as_ref(), consolidated.as_ref(), &errors);
-        describe::fragments::entry_json(&entry)
+        let repeated = consolidated
+            .as_ref()
+            .map(|names| names.contains(entry.name.as_bytes()));
+        let summary = FragmentSummary::of(entry, hidden.as_ref(), &errors);
+        describe::fragments::entry_json(&summary, repeated)
     });
     Ok(DocumentContent::text(text).with_errors(errors))
-}
-
-fn fragment_entry(
-    entry: &FragmentEntry,
-    hidden: Option<&Hidden>,
-    consolidated: Option<&HashSet<Vec<u8>>>,
-    errors: &AtomicBool,
-) -> describe::fragments::FragmentSummary {
-    let name = &entry.fragment.name;
-    let mut out = describe::fragments::FragmentSummary {
-        name: entry.name.clone().into_bytes(),
-        format_version: name.version,
-        timestamp_range: Some(name.timestamps),
-        dense: None,
-        cell_num: None,
-        tile_num: None,
-        size: None,
-        schema_name: None,
-        non_empty_domain: None,
-        has_consolidated_metadata: consolidated.map(|names| names.contains(entry.name.as_bytes())),
-        visible: hidden.is_none(),
-        reason: hidden.map(Hidden::to_string),
-    };
-    let outline = entry.fragment.look_at_outline();
-    match outline.and_then(|outline| Ok((size(&outline)?, outline))) {
-        Ok((size, outline)) => {
-            out.format_version = Some(outline.version);
-            out.dense = Some(outline.dense);
-            out.cell_num = Some(outline.cells);
-            out.tile_num = Some(outline.tiles);
-            out.size = Some(size);
-            out.schema_name = Some(outline.schema_name.clone().into_bytes());
-            let domain = outline.domain.as_ref();
-            out.non_empty_domain = domain.map(|rect| describe::value::rect(&outline.schema.dimensions, rect));
-        }
-        Err(e) => {
-            // Without the key, the unencrypted part of the footer is shown. Not a transient error.
-            let locked = matches!(e.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey);
-            errors.fetch_or(!locked, Ordering::Relaxed);
-            if locked && let Ok(Some((front, _))) = entry.fragment.clear_footer() {
-                out.format_version = Some(front.version);
-                out.dense = Some(front.dense);
-                out.schema_name = front.schema_name;
-            }
-            log::warn!("{e}");
-            out.reason = Some(match out.reason {
-                Some(reason) => format!("{reason}; {e}"),
-                None => e.to_string(),
-            });
-        }
-    }
-    out
-}
-
-/// Bytes of all files of a fragment, including its metadata.
-fn size(outline: &Outline) -> Result<u64> {
-    outline
-        .size
-        .ok_or_else(|| Error::limit("the files take more than 2^64 bytes").at(0))
 }
 
 /// The node of a fragment.

@@ -11,7 +11,8 @@ use super::permissions::Origin;
 use super::position::Position;
 use crate::catalog::group::{Group, Members, OpenGroup, group_metadata, unregistered_member};
 use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
-use crate::describe::{self, render};
+use crate::describe::group::{GroupSummary, group_json};
+use crate::describe::render;
 use crate::error::{ErrorKind, Result};
 use crate::export::dataset::Source;
 use crate::format::enums::ObjectType;
@@ -105,6 +106,10 @@ impl Names for GroupDirectory {
         DirectoryKind::Group
     }
 
+    fn group(&self) -> Result<Option<GroupSummary>> {
+        summary(&self.position.context, &self.group).map(Some)
+    }
+
     /// The members are those in `__group`.
     fn origin(&self) -> Origin {
         Origin::Group(self.group.clone(), GROUP_DIRECTORY)
@@ -120,6 +125,16 @@ fn unregistered(context: &Context, group: &OpenGroup, members: &Group) -> Result
         *kind == ObjectType::Group || !later().is_ok_and(|later| later)
     });
     Ok(found)
+}
+
+/// What is in `group`.
+fn summary(context: &Context, group: &OpenGroup) -> Result<GroupSummary> {
+    let members = group.members()?;
+    let known = members.group.as_ref().map_err(Clone::clone)?;
+    Ok(GroupSummary {
+        details: known.clone(),
+        unregistered: unregistered(context, group, known)?,
+    })
 }
 
 impl GroupDirectory {
@@ -158,15 +173,12 @@ impl GroupDirectory {
                 Some(hash(&(of_state.state(&members)?, strays, exports)))
             },
             move || {
-                let members = group.members()?;
-                let known = members.group.as_ref().map_err(Clone::clone)?;
-                let strays = unregistered(&context, &group, known)?;
+                let summary = summary(&context, &group)?;
                 let exports = measurement.exports().unwrap_or_else(|error| {
                     log::info!("{error}");
                     None
                 });
-                let value = describe::group::group_json(known.version, &known.members, &strays, exports);
-                Ok(DocumentContent::text(render(&value)))
+                Ok(DocumentContent::text(render(&group_json(&summary, exports))))
             },
         )
     }

@@ -39,6 +39,15 @@ impl Moment {
         self.array.schema(&*self.snapshot()?)
     }
 
+    /// What `read` finds, the second time if the first fails: the listing may be out of date, and name files
+    /// that are gone.
+    pub fn twice<T>(&self, read: impl Fn(&Moment) -> Result<T>) -> Result<T> {
+        read(self).or_else(|_| {
+            self.array.look_again();
+            read(self)
+        })
+    }
+
     /// The paths of the visible metadata files, oldest first.
     pub fn metadata_paths(&self) -> Result<Vec<PathBuf>> {
         let snapshot = self.snapshot()?;

@@ -3,6 +3,7 @@
 use super::permissions::{Origin, Permissions};
 use super::shown::Viewed;
 use crate::bytes::Output;
+use crate::describe::group::GroupSummary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Stream};
 use std::borrow::Cow;
@@ -85,6 +86,11 @@ pub trait Directory: Send + Sync {
     /// The view that it shows: of an array that of its `data/`. None if it shows no array.
     fn viewed(&self) -> Option<Viewed> {
         None
+    }
+
+    /// What is in the group that it shows; None if it shows no group.
+    fn group(&self) -> Result<Option<GroupSummary>> {
+        Ok(None)
     }
 
     /// How long names and listing are valid.

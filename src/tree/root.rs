@@ -11,6 +11,7 @@ use super::position::Position;
 use super::shown::Viewed;
 use super::times::Asked;
 use crate::catalog::source::{ObjectKind, classify};
+use crate::describe::group::GroupSummary;
 use crate::describe::{self, object};
 use crate::engine::{Disorder, Engine};
 use crate::error::{Error, ErrorKind, Result};
@@ -370,6 +371,10 @@ impl Directory for RootDirectory {
 
     fn viewed(&self) -> Option<Viewed> {
         self.last().viewed()
+    }
+
+    fn group(&self) -> Result<Option<GroupSummary>> {
+        self.last().group()
     }
 
     fn freshness(&self) -> Freshness {

@@ -2,10 +2,17 @@
 
 use super::context::{Context, shared};
 use super::moment::Moment;
+use crate::describe::fragments::FragmentSummary;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::schema::Schema;
+use crate::fragment::Fragment;
+use crate::fragment::column::Column;
+use crate::fragment::field::Role;
+use crate::fragment::prefetch::TailPrefetch;
 use crate::query::selection::Selection;
 use crate::query::{DimRange, View};
-use crate::runtime::lock;
+use crate::runtime::{lock, parallel};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 /// An array at a time, or a part of it.
@@ -104,6 +111,52 @@ impl Viewed {
     /// The current view.
     pub fn view(&self) -> Result<Arc<View>> {
         self.shown.view()
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> Result<Arc<Schema>> {
+        self.shown.moment.twice(Moment::schema)
+    }
+
+    /// The fragments, whether a reader sees them or not, oldest first.
+    pub fn fragments(&self) -> Result<Vec<FragmentSummary>> {
+        self.shown.moment.twice(|moment| {
+            let snapshot = moment.snapshot()?;
+            let entries = &snapshot.listing.fragments;
+            let all = entries.iter().map(|entry| &entry.fragment);
+            let tails = TailPrefetch::new(&moment.array.engine, all, Fragment::has_outline);
+            parallel::each(entries.len() as u64, |index| {
+                let index = index as usize;
+                tails.reach(index);
+                let hidden = snapshot.hidden[index].as_ref();
+                Ok(FragmentSummary::of(
+                    &entries[index],
+                    hidden,
+                    &AtomicBool::default(),
+                ))
+            })
+        })
+    }
+
+    /// Bytes of the values, offsets and validity of the fragment called `name` without filters. Zipped
+    /// coordinates count once.
+    pub fn unfiltered(&self, name: &str) -> Result<u64> {
+        let listing = self.shown.moment.array.listing()?;
+        let Some(entry) = listing.fragment(name) else {
+            return Ok(0);
+        };
+        let info = entry.fragment.open()?;
+        let mut sum = 0u64;
+        for field in info.stored().iter().map(|index| &info.fields[*index]) {
+            if field.role == Role::Coordinates {
+                continue;
+            }
+            let column = Column::new(info.clone(), field.clone());
+            for content in column.contents() {
+                sum = sum.saturating_add(column.len(content, None)?);
+            }
+        }
+        Ok(sum)
     }
 
     /// How many levels the directory lies below that of the array.
