@@ -8,7 +8,7 @@ use super::revalidated::Revalidated;
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use super::time::TimeRange;
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::filter::generic::read_generic_tile;
 use crate::format::commits::listed_names;
 use crate::format::enums::ObjectType;
@@ -139,7 +139,7 @@ pub struct OpenGroup {
 /// The contents of a group at one moment, by its own directories.
 pub struct Members {
     /// The group's details, replayed.
-    pub group: Result<Group>,
+    pub group: Group,
     /// The candidates for its listing: registered members inside the source, then the other directories of
     /// the group.
     pub places: Vec<MemberPlace>,
@@ -196,7 +196,8 @@ impl OpenGroup {
         self.members.look_again();
     }
 
-    /// The members; at most a tenth of a second old.
+    /// The members; at most a tenth of a second old. Fails if the details cannot be read: then nobody knows
+    /// which there are. A failure is not kept.
     pub fn members(&self) -> Result<Arc<Members>> {
         self.members.get(&self.engine, || Ok(()), |_| self.read_members())
     }
@@ -207,17 +208,10 @@ impl OpenGroup {
     }
 
     fn read_members(&self) -> Result<Members> {
-        let group = read_group(&self.engine, &self.path);
-        if let Err(e) = &group {
-            // An I/O error does not mean that the group has no details.
-            if let ErrorKind::Io(_) = e.kind() {
-                return Err(e.clone());
-            }
-            log::warn!("{e}");
-        }
+        let group = read_group(&self.engine, &self.path)?;
         let mut seen = HashSet::new();
         let mut places = Vec::new();
-        for member in group.iter().flat_map(|group| &group.members) {
+        for member in &group.members {
             let at = member_path(&*self.engine.storage, &self.path, member);
             let (Some(name), Some(at)) = (member_name(member), at) else {
                 let (path, uri) = (self.path.display(), member.uri.escape_ascii());
@@ -231,12 +225,8 @@ impl OpenGroup {
                 at,
             });
         }
-        let directories = match group {
-            Ok(_) => self.engine.storage.list(&self.path)?,
-            Err(_) => Vec::new(),
-        };
-        let directories = directories
-            .into_iter()
+        let entries = self.engine.storage.list(&self.path)?.into_iter();
+        let directories = entries
             .filter(|entry| entry.entry_type == EntryType::Directory)
             .map(|entry| (self.path.join(&entry.name), entry.name));
         let unregistered = directories.filter(|(at, _)| !seen.contains(at));

@@ -65,9 +65,6 @@ impl Group {
     /// If the group's details or the directories of members cannot be read.
     pub fn members(&self) -> Result<Vec<Member>> {
         let members = self.0.members()?;
-        if let Err(error) = &members.group {
-            return Err(error.clone());
-        }
         let mut found = Vec::new();
         for place in &members.places {
             let kind = match place.registered {

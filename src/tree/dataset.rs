@@ -204,7 +204,7 @@ fn source(
 ) -> Result<Source> {
     let engine = &context.engine;
     let members = group.members()?;
-    let known = members.group.as_ref().map_err(Clone::clone)?;
+    let known = &members.group;
     let mut found = Source {
         group: group.clone(),
         arrays: Vec::new(),

@@ -72,6 +72,13 @@ pub trait Names: Send + Sync + 'static {
     /// The node of name `index`; None if it is not shown.
     fn node(&self, from: &Arc<Self::From>, index: usize) -> Result<Option<Node>>;
 
+    /// The node of a name that does not depend on the data; None if this one does. It is there also if the
+    /// data cannot be read.
+    fn fixed(&self, name: &OsStr) -> Option<Node> {
+        let _ = name;
+        None
+    }
+
     /// The type of name `index`. None if only the node tells the type, or whether it is shown.
     fn kind(&self, index: usize) -> Option<NodeType>;
 
@@ -151,6 +158,9 @@ impl<N: Names> NamedDirectory<N> {
 
 impl<N: Names> Directory for NamedDirectory<N> {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
+        if let Some(node) = self.inner.fixed(name) {
+            return Ok(Some(node));
+        }
         let from = self.inner.from()?;
         let index = name
             .to_str()

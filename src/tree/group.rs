@@ -59,11 +59,14 @@ impl Names for GroupDirectory {
     }
 
     fn node(&self, members: &Arc<Members>, index: usize) -> Result<Option<Node>> {
-        Ok(match index {
-            0 => Some(self.details()),
-            1 => Some(self.metadata()),
-            _ => self.member(members, index - DOCUMENTS.len()),
-        })
+        let own = DOCUMENTS.get(index).map(|name| self.document(name));
+        Ok(own.or_else(|| self.member(members, index - DOCUMENTS.len())))
+    }
+
+    /// The documents, also of a group whose members cannot be read.
+    fn fixed(&self, name: &OsStr) -> Option<Node> {
+        let own = DOCUMENTS.into_iter().find(|own| name == *own);
+        own.map(|own| self.document(own))
     }
 
     fn kind(&self, index: usize) -> Option<NodeType> {
@@ -78,9 +81,7 @@ impl Names for GroupDirectory {
         if let Some(export) = self.measurement().find(name)? {
             return Ok(Some(export));
         }
-        let (engine, Ok(known)) = (&self.position.context.engine, &members.group) else {
-            return Ok(None);
-        };
+        let (engine, known) = (&self.position.context.engine, &members.group);
         let mut places = members.places.iter().filter(|place| !place.registered);
         let place = places.find(|place| name == names::encode(&place.name).as_str());
         let place = place.filter(|place| !self.group.has_removed(known, &place.at));
@@ -130,7 +131,7 @@ fn unregistered(context: &Context, group: &OpenGroup, members: &Group) -> Result
 /// What is in `group`.
 fn summary(context: &Context, group: &OpenGroup) -> Result<GroupSummary> {
     let members = group.members()?;
-    let known = members.group.as_ref().map_err(Clone::clone)?;
+    let known = &members.group;
     Ok(GroupSummary {
         details: known.clone(),
         unregistered: unregistered(context, group, known)?,
@@ -149,7 +150,15 @@ impl GroupDirectory {
         ShownMeasurement::new(&self.group, &self.position)
     }
 
-    fn document(&self, name: &'static str, directory: &'static str) -> Document {
+    /// One of [`DOCUMENTS`].
+    fn document(&self, name: &'static str) -> Node {
+        match name {
+            "group.json" => self.details(),
+            _ => self.metadata(),
+        }
+    }
+
+    fn template(&self, name: &'static str, directory: &'static str) -> Document {
         Document {
             engine: self.group.engine().clone(),
             of: self.group.path().to_path_buf(),
@@ -164,11 +173,11 @@ impl GroupDirectory {
         let (of_state, group) = (self.group.clone(), self.group.clone());
         let (context_of_state, context) = (self.position.context.clone(), self.position.context.clone());
         let (measurement_of_state, measurement) = (self.measurement(), self.measurement());
-        self.document("group.json", GROUP_DIRECTORY).node(
+        self.template("group.json", GROUP_DIRECTORY).node(
             move || {
                 let members = of_state.members().ok()?;
                 // A directory may become an array without a change of the group's own.
-                let strays = unregistered(&context_of_state, &of_state, members.group.as_ref().ok()?).ok()?;
+                let strays = unregistered(&context_of_state, &of_state, &members.group).ok()?;
                 let exports = measurement_of_state.state().ok()?;
                 Some(hash(&(of_state.state(&members)?, strays, exports)))
             },
@@ -185,7 +194,7 @@ impl GroupDirectory {
 
     fn metadata(&self) -> Node {
         let (of_state, group) = (self.group.clone(), self.group.clone());
-        self.document("metadata.json", "__meta").node(
+        self.template("metadata.json", "__meta").node(
             move || Some(hash(&group_metadata(of_state.engine(), of_state.path()).ok()?)),
             move || {
                 let (engine, path) = (group.engine(), group.path());
@@ -199,11 +208,11 @@ impl GroupDirectory {
         let place = members.places.get(index)?;
         let engine = &self.position.context.engine;
         if !place.registered {
-            let kind = unregistered_member(engine, &place.at, members.unregistered);
-            kind.unwrap_or_else(|error| {
-                log::info!("{}: not shown: {error}", engine.storage.display(&place.at));
-                None
-            })?;
+            match unregistered_member(engine, &place.at, members.unregistered) {
+                Ok(None) => return None,
+                Err(error) if error.kind() != ErrorKind::NotFound => return Some(unreadable(error)),
+                _ => {}
+            }
         }
         let (path, at) = (self.group.path().display(), place.at.display());
         // Only members elsewhere can give a directory several paths in the tree.
@@ -221,15 +230,11 @@ impl GroupDirectory {
         let above = above.through(self.group.path(), &place.name);
         match above.node(&place.at) {
             Ok(node) => node,
-            Err(e) if matches!(e.kind(), ErrorKind::Io(_)) => Some(unreadable(e)),
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 log::info!("{path}: {at} is not shown: it is missing");
                 None
             }
-            Err(e) => {
-                log::warn!("{path}: {at} is not shown: {e}");
-                None
-            }
+            Err(e) => Some(unreadable(e)),
         }
     }
 }

@@ -69,7 +69,6 @@ fn pyramid(shown: &Shown) -> Result<Option<(Arc<OpenGroup>, Vec<Shown>)>> {
 
 /// The place of the member of this name, if it is an array that was there at the time shown.
 fn place_of<'m>(shown: &Shown, members: &'m Members, name: &[u8]) -> Result<Option<&'m MemberPlace>> {
-    members.group.as_ref().map_err(Clone::clone)?;
     let Some(place) = members.places.iter().find(|place| place.name == name) else {
         return Ok(None);
     };

@@ -232,18 +232,19 @@ const SEARCH_TIME: Duration = Duration::from_millis(300);
 const MAX_SEARCHED: usize = 10_000;
 
 /// Whether neither `root` nor a directory below it is an array or a group; None if `until` or
-/// [`MAX_SEARCHED`] was reached first. Searches breadth-first.
+/// [`MAX_SEARCHED`] was reached first, or one of them cannot be listed. Searches breadth-first.
 fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
     let mut waiting = VecDeque::from([root]);
-    let mut seen = 1;
+    let (mut seen, mut all_listed) = (1, true);
     while let Some(directory) = waiting.pop_front() {
-        // A directory that cannot be listed shows nothing.
-        let Ok(listing) = directory.list() else { continue };
-        for (name, kind) in (0..listing.len()).filter_map(|i| listing.get(i)) {
-            // Only arrays and groups show files.
-            if kind == NodeType::File {
-                return Some(false);
-            }
+        if directory.kind() != DirectoryKind::Other {
+            return Some(false);
+        }
+        let Ok(listing) = directory.list() else {
+            all_listed = false;
+            continue;
+        };
+        for (name, _) in (0..listing.len()).filter_map(|i| listing.get(i)) {
             if seen > MAX_SEARCHED || Instant::now() > until {
                 return None;
             }
@@ -254,7 +255,7 @@ fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
             }
         }
     }
-    Some(true)
+    all_listed.then_some(true)
 }
 
 /// The name of the directory with information about the mount.

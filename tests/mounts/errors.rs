@@ -5,8 +5,10 @@ use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
-use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node};
+use tiledbfs::internals::storage::MemoryStorage;
+use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node, Options, Tree};
 use tiledbfs::{Error, ErrorKind, Result};
 
 fn broken(len: Option<Fault>, open: Option<Fault>, read: Option<Fault>) -> Node {
@@ -122,4 +124,41 @@ fn errors_of_directories() {
     let listed = fs::read_dir(mount.path("d")).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
     assert_eq!(errno(listed), libc::EIO);
     assert_eq!(mount.error_lines().len(), 4, "{:#?}", mount.error_lines());
+}
+
+/// A group whose details cannot be read has no listing, rather than an empty one.
+#[test]
+fn members_that_cannot_be_read_are_no_empty_group() {
+    let sample = MemoryStorage::copy_of(Path::new("tests/data/sample")).unwrap();
+    let is_details = |path: &Path| path.parent() == Some(Path::new("__group"));
+    let details = sample.files().map(|(path, _)| path.to_path_buf());
+    let details = details.filter(|path| is_details(path)).next_back().unwrap();
+    let intact = sample
+        .files()
+        .find(|(path, _)| **path == *details)
+        .unwrap()
+        .1
+        .clone();
+    for damaged in [
+        intact[..intact.len() / 2].to_vec(),
+        vec![0xff; intact.len()],
+        Vec::new(),
+    ] {
+        let mut storage = sample.clone();
+        storage.insert(&details, damaged);
+        let tree = Tree::over(Arc::new(storage), &Options::default(), Arc::default()).unwrap();
+        assert_eq!(tree.is_bare(), Some(false));
+        let mount = TestMount::new(tree.root);
+        let listed = fs::read_dir(mount.path("")).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+        assert_eq!(errno(listed), libc::EIO);
+        for name in ["weather", "none", "dataset.nc"] {
+            assert_eq!(errno(fs::metadata(mount.path(name))), libc::EIO, "{name}");
+        }
+        assert_eq!(errno(fs::read(mount.path("group.json"))), libc::EIO);
+        let metadata = fs::read_to_string(mount.path("metadata.json")).unwrap();
+        assert!(metadata.contains("write_sample.py"), "{metadata}");
+        let lines = mount.error_lines();
+        let told = |line: &String| line.contains(details.to_str().unwrap());
+        assert!(!lines.is_empty() && lines.iter().all(told), "{lines:#?}");
+    }
 }
