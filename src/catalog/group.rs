@@ -3,18 +3,18 @@
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/group_file_hierarchy.md>
 
 use super::commits::read_text;
-use super::listing::{MetadataFiles, list_or_empty, whole_name};
+use super::listing::{DIRECTORIES, MetadataFiles, list_or_empty, whole_name};
 use super::revalidated::Revalidated;
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use super::time::TimeRange;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::generic::read_generic_tile;
 use crate::format::commits::listed_names;
 use crate::format::enums::ObjectType;
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
-use crate::storage::{EntryType, Storage, join};
+use crate::storage::{DirEntry, EntryType, Storage, join};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -92,18 +92,24 @@ pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Opti
     Ok(is_member.then_some(kind))
 }
 
-/// What the registered member at `at` is. A directory that cannot be read is an error here: it may be anything.
+/// What the registered member at `at` is. A directory that cannot be read is an error here: it may be anything;
+/// so is one with parts of an array or a group, but without what tells which of them it is.
 pub fn registered_member(engine: &Engine, at: &Path) -> Result<ObjectKind> {
     let kind = classify(engine, at)?;
     if kind == ObjectKind::Directory {
-        engine.storage.list(at)?;
+        let entries = engine.storage.list(at)?;
+        let is_part = |entry: &DirEntry| DIRECTORIES.iter().any(|name| entry.name == *name);
+        if entries.iter().any(is_part) {
+            let error = Error::new(ErrorKind::Missing, "it has neither a schema nor the details of a group");
+            return Err(error.in_file(engine.storage.display(at)));
+        }
     }
     Ok(kind)
 }
 
 /// The arrays and groups in the directory of the group at `path` that are not among the members in `group`,
-/// by name. There are none if nothing was ever registered, because then they are members. Directories that
-/// cannot be read are left out.
+/// by name. There are none if nothing was ever registered, because then they are members. Fails if it is unknown
+/// what one of the directories is.
 pub fn unregistered(engine: &Engine, path: &Path, group: &Group) -> Result<Vec<(Vec<u8>, ObjectType)>> {
     if !has_details(engine, path)? {
         return Ok(Vec::new());
@@ -123,7 +129,9 @@ pub fn unregistered(engine: &Engine, path: &Path, group: &Group) -> Result<Vec<(
             Ok(ObjectKind::Array) => found.push((entry.name.into_vec(), ObjectType::Array)),
             Ok(ObjectKind::Group) => found.push((entry.name.into_vec(), ObjectType::Group)),
             Ok(ObjectKind::Directory) => {}
-            Err(e) => log::info!("{}: not looked at: {e}", engine.storage.display(&at)),
+            // It is gone since.
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
         }
     }
     Ok(found)

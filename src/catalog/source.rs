@@ -4,7 +4,7 @@
 
 use super::Array;
 use crate::engine::Engine;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
 use crate::fragment::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::runtime::stats::Stats;
@@ -130,16 +130,20 @@ pub enum ObjectKind {
     Directory,
 }
 
-/// Whether the directory at `path` is an array, a group or neither. A failure to read it is an error, so that
-/// an array never looks like a plain directory.
+/// Whether the directory at `path` is an array, a group or neither. A failure to read it, and something else in
+/// place of what tells, is an error, so that an array never looks like a plain directory.
 pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
-    let is = |name: &str, wanted: EntryType| match engine.storage.metadata(&path.join(name)) {
-        Ok(metadata) => Ok(metadata.entry_type == wanted),
-        Err(e) => match e.kind() {
+    let is = |name: &str, wanted: EntryType| {
+        let at = path.join(name);
+        let found = engine.storage.metadata(&at);
+        match found.map_err(|error| (error.kind(), error)) {
+            Ok(metadata) if metadata.entry_type == wanted => Ok(true),
             // Entries without access permission count as missing.
-            ErrorKind::Io(code) if ![libc::EACCES, libc::EPERM, libc::ELOOP].contains(&code) => Err(e),
-            _ => Ok(false),
-        },
+            Err((ErrorKind::Io(libc::EACCES | libc::EPERM), _)) => Ok(false),
+            Err((ErrorKind::Io(_), error)) => Err(error),
+            Err(_) if !engine.storage.is_there(&at) => Ok(false),
+            _ => Err(misplaced(engine, &at)),
+        }
     };
     if is(SCHEMA_DIRECTORY, EntryType::Directory)? || is(LEGACY_SCHEMA, EntryType::File)? {
         return Ok(ObjectKind::Array);
@@ -149,6 +153,12 @@ pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     }
     engine.storage.metadata(path)?;
     Ok(ObjectKind::Directory)
+}
+
+/// The error of something at `path` in place of a file or a directory of TileDB.
+pub fn misplaced(engine: &Engine, path: &Path) -> Error {
+    let message = "it is of another type than TileDB's, or a link that leads nowhere or may not be followed";
+    Error::new(ErrorKind::Missing, message).in_file(engine.storage.display(path))
 }
 
 #[cfg(test)]

@@ -242,6 +242,10 @@ impl LocalFiles for LocalStorage {
     fn is_link(&self, path: &Path) -> bool {
         fs::symlink_metadata(join(&self.root, path)).is_ok_and(|metadata| metadata.is_symlink())
     }
+
+    fn is_there(&self, path: &Path) -> bool {
+        fs::symlink_metadata(join(&self.root, path)).is_ok()
+    }
 }
 
 /// Identity, length in bytes, and modification time in nanoseconds since the Unix epoch.

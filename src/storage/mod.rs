@@ -184,6 +184,9 @@ pub trait LocalFiles: Send + Sync {
     /// Whether the last component of `path` is a symbolic link.
     fn is_link(&self, path: &Path) -> bool;
 
+    /// Whether there is anything at `path`, also a special file, or a link that leads nowhere.
+    fn is_there(&self, path: &Path) -> bool;
+
     /// What is used of the file system that the root is on. Fails as [`LocalFiles::check_root`] does.
     fn used_space(&self) -> Result<Space>;
 }
@@ -203,6 +206,11 @@ impl dyn Storage + '_ {
     /// Whether the last component of `path` is a symbolic link.
     pub fn is_link(&self, path: &Path) -> bool {
         self.local().is_some_and(|local| local.is_link(path))
+    }
+
+    /// Whether there is anything at `path`, also a special file, or a link that leads nowhere: of local files.
+    pub fn is_there(&self, path: &Path) -> bool {
+        self.local().is_some_and(|local| local.is_there(path))
     }
 }
 

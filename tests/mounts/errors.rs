@@ -1,10 +1,11 @@
 //! Files and directories that fail: the errors that they give, and that all others still work.
 
+use crate::common::copying::copy;
 use crate::common::{BrokenFile, Fault, TestMount, dir, errno, file};
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use tiledbfs::internals::storage::MemoryStorage;
@@ -160,5 +161,52 @@ fn members_that_cannot_be_read_are_no_empty_group() {
         let lines = mount.error_lines();
         let told = |line: &String| line.contains(details.to_str().unwrap());
         assert!(!lines.is_empty() && lines.iter().all(told), "{lines:#?}");
+    }
+}
+
+/// What a group exports is unknown while a member may be anything: then the names are errors.
+#[test]
+fn exports_of_a_group_with_a_damaged_member_are_not_absent() {
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 5] = [
+        ("none", |_| ()),
+        ("empty files", |array| {
+            let paths = fs::read_dir(array.join("__schema")).unwrap();
+            let paths = paths.map(|entry| entry.unwrap().path());
+            paths
+                .filter(|path| path.is_file())
+                .for_each(|path| fs::write(path, "").unwrap());
+        }),
+        ("gone", |array| {
+            fs::remove_dir_all(array.join("__schema")).unwrap()
+        }),
+        ("a file", |array| {
+            fs::remove_dir_all(array.join("__schema")).unwrap();
+            fs::write(array.join("__schema"), "").unwrap();
+        }),
+        ("a link to nothing", |array| {
+            fs::remove_dir_all(array.join("__schema")).unwrap();
+            symlink("nothing", array.join("__schema")).unwrap();
+        }),
+    ];
+    for (what, damage) in damages {
+        let source = tempfile::tempdir().unwrap();
+        copy(Path::new("tests/data/sample"), source.path());
+        damage(&source.path().join("weather"));
+        let mount = TestMount::new(Tree::open(source.path(), &Options::default()).unwrap().root);
+        for path in ["dataset.zarr/zarr.json", "dataset.nc", "image.ome.zarr/zarr.json"] {
+            let expected = if what == "none" { libc::ENOENT } else { libc::EIO };
+            assert_eq!(errno(fs::read(mount.path(path))), expected, "{what}: {path}");
+        }
+        let names = fs::read_dir(mount.path(""))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
+        let names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        for name in ["weather", "lightning", "group.json"] {
+            assert!(names.iter().any(|known| known == name), "{what}: {names:?}");
+        }
+        for path in ["lightning/data/view.json", "group.json", "metadata.json"] {
+            assert!(!fs::read(mount.path(path)).unwrap().is_empty(), "{what}: {path}");
+        }
     }
 }

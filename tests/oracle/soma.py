@@ -415,6 +415,31 @@ def unreadable(checks, life, folder):
         shutil.rmtree(copy)
 
 
+def undecided(checks, life, folder):
+    """What decides whether there is an AnnData is damaged, or something else is in its place: it is an error, and not absent."""
+    def empty(directory):
+        for path in directory.rglob("*"):
+            if path.is_file():
+                path.write_bytes(b"")
+
+    def replace(directory):
+        shutil.rmtree(directory)
+        directory.write_bytes(b"")
+
+    for directory in ("__group", "ms/__group", "ms/RNA/__group", "obs/__schema", "ms/RNA/var/__schema"):
+        for do in (empty, replace, shutil.rmtree) if directory.endswith("__schema") else (empty, replace):
+            copy = Path(folder, "undecided")
+            shutil.copytree(life.uri, copy / "life")
+            do(copy / "life" / directory)
+            with mounted(copy) as above:
+                point = above / "life"
+                names = [point / "ms/RNA" / name for name in (f"{NAME}/zarr.json", H5AD)]
+                checks.equal(f"{directory}, {do.__name__}: AnnData", [outcome(name) for name in names], ["EIO"] * 2)
+                there = "ms" if directory.startswith("obs") else "obs"
+                checks.equal(f"{directory}, {do.__name__}: listed", directory == "__group" or there in os.listdir(point), True)
+            shutil.rmtree(copy)
+
+
 def another_layer(checks, folder, life):
     """Other layers as X, by name."""
     with mounted(folder) as point, tiledbsoma.Experiment.open(life.uri) as experiment:
@@ -775,7 +800,7 @@ def main():
         source.mkdir()
         life = live(checks, source, options.seed, options.count)
         stages = {
-            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder),
+            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder),
             bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
