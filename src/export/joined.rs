@@ -105,4 +105,9 @@ pub trait Joined: Sized {
 
     /// Tells its states apart.
     fn state(&self) -> u64;
+
+    /// Whether it is made again from the same state: something could not be read, which the state does not tell.
+    fn is_makeshift(&self) -> bool {
+        false
+    }
 }

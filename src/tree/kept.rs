@@ -76,7 +76,8 @@ impl<T: Joined> One<T> {
         };
         self.making.find_or_make(fresh, || {
             let now = Instant::now();
-            let current = find_current(last().map(|(_, last)| last), find)?;
+            let known = last().map(|(_, last)| last).filter(|last| !last.is_makeshift());
+            let current = find_current(known, find)?;
             let before = lock(&self.last).replace((now, current.clone()));
             drop(before);
             Ok(current)

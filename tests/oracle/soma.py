@@ -400,6 +400,9 @@ def unreadable(checks, life, folder):
     with mounted(life.uri) as point:
         whole = outcomes(point / "ms/RNA" / NAME)
     cases = {"ms/RNA/X/data": "X/", "ms/RNA/X": "", "obs": "", "ms/RNA/var": "", "ms/RNA/X/data/__fragments": "X/", "obs/__commits": ""}
+    # No state tells that files may be read again.
+    metadata = next(Path(life.uri, "ms/RNA/X/data/__meta").glob("*[!c]"))
+    cases[str(metadata.relative_to(life.uri))] = "X/"
     for directory, under in cases.items():
         copy = Path(folder, "unreadable")
         shutil.copytree(life.uri, copy)
@@ -411,7 +414,10 @@ def unreadable(checks, life, folder):
             checks.equal(f"{directory} cannot be read: other files", [path for path in whole if not path.startswith(under) and got[path] != whole[path]], [])
             checks.equal(f"{directory} cannot be read: h5ad", outcome(measurement / H5AD), "EACCES")
             checks.equal(f"{directory} cannot be read: is listed", NAME in os.listdir(measurement), True)
-        (copy / directory).chmod(0o755)
+            (copy / directory).chmod(0o755)
+            time.sleep(1)
+            again = {path: outcome(measurement / NAME / path) for path in whole}
+            checks.equal(f"{directory} can be read again: what is not as it was", [path for path in whole if again[path] != whole[path]], [])
         shutil.rmtree(copy)
 
 

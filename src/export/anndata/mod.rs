@@ -46,7 +46,7 @@ mod text;
 
 use crate::bytes::Keep;
 use crate::catalog::group::OpenGroup;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::export::grid::Value;
 use crate::export::hdf5::MAX_RANK;
 use crate::export::joined::{Joined, Source as _};
@@ -112,9 +112,22 @@ struct LeftOut {
     of_hdf5: Reasons,
     /// Why there is none in HDF5; None if there is one.
     hdf5: Option<String>,
+    /// Whether elements could not be read that may be readable the next time.
+    is_makeshift: bool,
 }
 
 impl LeftOut {
+    /// The element that could not be made because of `error`.
+    fn failed(&mut self, error: Error) -> Result<Arc<Member>> {
+        match error.kind() {
+            // Others still wait.
+            ErrorKind::Abandoned => return Err(error),
+            ErrorKind::Io(_) => self.is_makeshift = true,
+            _ => {}
+        }
+        Ok(Member::new(error))
+    }
+
     fn push(&mut self, element: String, reason: impl Into<String>) {
         self.elements.push((element, reason.into()));
     }
@@ -174,6 +187,11 @@ impl Joined for AnnData {
 
     fn state(&self) -> u64 {
         self.state
+    }
+
+    fn is_makeshift(&self) -> bool {
+        let content = self.content.as_ref();
+        content.is_ok_and(|content| content.left_out.is_makeshift)
     }
 }
 
@@ -304,7 +322,7 @@ impl Content {
             let group = Node::from(Group::new("dict", members));
             others.push((name.to_owned(), Member::new(group)));
         }
-        others.push(("uns".to_owned(), elements.uns()));
+        others.push(("uns".to_owned(), elements.uns()?));
         let frame = |frame: &Arc<Frame>| Member::new(Node::from(frame.group()));
         Ok(Ok(Content {
             obs: frame(obs),
@@ -369,7 +387,7 @@ impl<'s> Elements<'s> {
                 Some(reason) => Err(reason.to_owned()),
                 None => match matrix(found, rows, columns) {
                     Ok(made) => made,
-                    Err(error) => Ok(Member::new(error)),
+                    Err(error) => Ok(self.left_out.failed(error)?),
                 },
             };
             match made {
@@ -380,13 +398,13 @@ impl<'s> Elements<'s> {
         Ok(members)
     }
 
-    fn uns(&mut self) -> Arc<Member> {
+    fn uns(&mut self) -> Result<Arc<Member>> {
         let group = match self.collection("uns", "uns") {
-            Ok(Some((group, described))) => uns("uns", group, &described, self.left_out),
+            Ok(Some((group, described))) => uns("uns", group, &described, self.left_out)?,
             Ok(None) => Group::new("dict", Members::new()),
-            Err(error) => return Member::new(error),
+            Err(error) => return self.left_out.failed(error),
         };
-        Member::new(Node::from(group))
+        Ok(Member::new(Node::from(group)))
     }
 }
 
@@ -457,7 +475,7 @@ fn unfit_values(view: &View) -> Result<Option<String>> {
 }
 
 /// The group of a collection in uns, which is called `path`.
-fn uns(path: &str, group: &SourceGroup, described: &Described, left_out: &mut LeftOut) -> Group {
+fn uns(path: &str, group: &SourceGroup, described: &Described, left_out: &mut LeftOut) -> Result<Group> {
     let mut members = Members::new();
     for (key, value) in &described.pairs {
         if key.starts_with(b"soma_") {
@@ -485,12 +503,12 @@ fn uns(path: &str, group: &SourceGroup, described: &Described, left_out: &mut Le
             Some(reason) => Ok(Err(reason.to_owned())),
             None => uns_member(&path, found, left_out),
         };
-        match made.unwrap_or_else(|error| Ok(Member::new(error))) {
+        match made.or_else(|error| left_out.failed(error).map(Ok))? {
             Ok(member) => members.push((shown, member)),
             Err(reason) => left_out.push(path, reason),
         }
     }
-    Group::new("dict", members)
+    Ok(Group::new("dict", members))
 }
 
 /// What a member in uns is, or why it is nothing.
@@ -498,9 +516,8 @@ fn uns_member(path: &str, found: &Found, left_out: &mut LeftOut) -> Result<Resul
     let (view, described) = match Object::of(found)? {
         Err(reason) => return Ok(Err(reason)),
         Ok(Object::Collection(group, described)) => {
-            return Ok(Ok(Member::new(Node::from(uns(
-                path, group, &described, left_out,
-            )))));
+            let group = uns(path, group, &described, left_out)?;
+            return Ok(Ok(Member::new(Node::from(group))));
         }
         Ok(Object::Frame(view, described)) => (view, described),
         Ok(Object::Sparse(view)) => {

@@ -126,6 +126,7 @@ impl Found {
             },
             Found::Group(group) => group.state()?,
             Found::Absent(reason) => hash(reason),
+            Found::Failed(error) if error.kind() == ErrorKind::Abandoned => return Err(error.clone()),
             Found::Failed(error) => hash(&error.to_string()),
         })
     }
