@@ -1,7 +1,7 @@
 //! The files that commit, ignore, vacuum and delete fragments of an array.
 
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::commits::{
     ConsolidatedEntry, last_component, listed_names, normalise_path, parse_consolidated, parse_lines,
 };
@@ -174,7 +174,8 @@ pub(super) fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]
     let in_root = root.iter().map(|entry| (&root_directory, entry));
     in_root
         .chain(commits.iter().map(|entry| (&directory, entry)))
-        .filter(|(_, entry)| entry.entry_type == EntryType::File)
+        // In `__commits`, TileDB does not tell directories from files.
+        .filter(|(parent, entry)| entry.entry_type == EntryType::File || **parent == directory)
         .filter_map(|(parent, entry)| {
             let name = entry.name.to_str()?;
             let Some(kind) = CommitKind::of(name) else {
@@ -200,27 +201,39 @@ fn is_of_array(name: &str) -> bool {
     matches!(name, LEGACY_SCHEMA | "__lock.tdb") || name.ends_with(".meta")
 }
 
-/// The vacuum file `name` at `path`. None, and a line in the log, if it cannot be read or its name is
-/// invalid.
-pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Option<Vacuum> {
-    let parsed = TimestampedName::parse(name.as_bytes()).ok()?;
-    let bytes = read_text(engine, path).map_err(|e| log::warn!("{e}")).ok()?;
-    Some(Vacuum {
+/// The vacuum file `name` at `path`; None if it is gone since, or its name is invalid.
+pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Result<Option<Vacuum>> {
+    let Ok(parsed) = TimestampedName::parse(name.as_bytes()) else {
+        return Ok(None);
+    };
+    let bytes = match read_text(engine, path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        bytes => bytes?,
+    };
+    Ok(Some(Vacuum {
         stem: String::from_utf8_lossy(stem(name.as_bytes())).into_owned(),
         parsed,
         replaced: parse_lines(&bytes)
             .iter()
             .map(|line| last_component(&normalise_path(line)).to_vec())
             .collect(),
-    })
+    }))
 }
 
-pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Vec<Vacuum> {
-    commits
-        .iter()
-        .filter(|commit| commit.kind == CommitKind::Vacuum)
-        .filter_map(|commit| vacuum(engine, &commit.path(), &commit.name))
-        .collect()
+/// The vacuum files among `commits`, and the error of one that cannot be read.
+pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> (Vec<Vacuum>, Option<Error>) {
+    let files = commits.iter().filter(|commit| commit.kind == CommitKind::Vacuum);
+    let (mut found, mut damage) = (Vec::new(), None);
+    for file in files {
+        match vacuum(engine, &file.path(), &file.name) {
+            Ok(vacuum) => found.extend(vacuum),
+            Err(e) => {
+                log::warn!("{e}");
+                damage = Some(e);
+            }
+        }
+    }
+    (found, damage)
 }
 
 /// The [`MissingFragment::expected_until`] of the fragment that the file `name` commits.

@@ -3,7 +3,7 @@
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/group_file_hierarchy.md>
 
 use super::commits::read_text;
-use super::listing::{DIRECTORIES, MetadataFiles, list_or_empty, whole_name};
+use super::listing::{DIRECTORIES, MetadataFiles, list_own, whole_name};
 use super::revalidated::Revalidated;
 use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use super::time::TimeRange;
@@ -75,7 +75,7 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
 /// Whether members were ever registered in the group at `path`. Always false for groups from before TileDB
 /// 2.8, and if `__group` is empty.
 fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
-    let entries = list_or_empty(engine, &path.join(GROUP_DIRECTORY))?;
+    let entries = list_own(engine, &path.join(GROUP_DIRECTORY))?;
     Ok(entries.iter().any(|entry| entry.entry_type == EntryType::File))
 }
 
@@ -100,7 +100,10 @@ pub fn registered_member(engine: &Engine, at: &Path) -> Result<ObjectKind> {
         let entries = engine.storage.list(at)?;
         let is_part = |entry: &DirEntry| DIRECTORIES.iter().any(|name| entry.name == *name);
         if entries.iter().any(is_part) {
-            let error = Error::new(ErrorKind::Missing, "it has neither a schema nor the details of a group");
+            let error = Error::new(
+                ErrorKind::Missing,
+                "it has neither a schema nor the details of a group",
+            );
             return Err(error.in_file(engine.storage.display(at)));
         }
     }
@@ -259,12 +262,8 @@ const MAX_MEMBERS_MEMORY: u64 = 32 << 20;
 /// Reads the details of the group at `path`: its registered members.
 pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let directory = path.join(GROUP_DIRECTORY);
-    let entries = list_or_empty(engine, &directory)?;
-    let names: Vec<&str> = entries
-        .iter()
-        .filter(|e| e.entry_type == EntryType::File)
-        .filter_map(|e| e.name.to_str())
-        .collect();
+    let entries = list_own(engine, &directory)?;
+    let names: Vec<&str> = entries.iter().filter_map(|e| e.name.to_str()).collect();
     let mut vacuumed = HashSet::new();
     for name in names.iter().filter(|name| name.ends_with(".vac")) {
         match read_text(engine, &directory.join(name)) {

@@ -9,6 +9,7 @@ use super::commits::{
     CommitFile, Committed, MissingFragment, Vacuum, commit_files, expected_until, read_text, vacuum, vacuums,
 };
 use super::commits::{DeleteFile, Hidden};
+use super::source::misplaced;
 use super::time::TimeRange;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,6 +34,9 @@ pub const DIRECTORIES: [&str; 8] = [
     "__schema/__enumerations",
     "__labels",
 ];
+
+/// The directory in that of schemas.
+const ENUMERATIONS: &str = "__enumerations";
 
 /// A `__fragments` directory of more bytes than this is listed by a thread of its own.
 const LARGE_DIRECTORY: u64 = 64 << 10;
@@ -116,7 +120,7 @@ pub struct ArrayListing {
     pub metadata: MetadataFiles,
     /// Fragments that are committed but missing.
     pub missing: Vec<MissingFragment>,
-    /// Why it is unknown which fragments are committed; None if it is known.
+    /// Why it is unknown which fragments are committed and not replaced; None if it is known.
     pub damage: Option<Error>,
     /// Paths of consolidated fragment metadata files.
     pub consolidated_metadata: Vec<PathBuf>,
@@ -133,6 +137,31 @@ pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     match engine.storage.list(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         result => result,
+    }
+}
+
+/// The entries of a directory of an array or a group, with nothing in it but files and directories; empty if
+/// it does not exist. Like TileDB, fails if something else is there, or in its place: nobody knows what it was.
+pub fn list_own(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
+    let listed = match engine.storage.list(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound && engine.storage.is_there(path) => {
+            // It may have been made since.
+            engine.storage.list(path).map_err(|e| match e.kind() {
+                ErrorKind::NotFound => misplaced(engine, path),
+                _ => e,
+            })
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        result => result,
+    };
+    only_known(engine, path, listed?)
+}
+
+/// `entries` of the directory at `path`, if all of them are files and directories.
+fn only_known(engine: &Engine, path: &Path, entries: Vec<DirEntry>) -> Result<Vec<DirEntry>> {
+    match entries.iter().find(|entry| entry.entry_type == EntryType::Other) {
+        Some(other) => Err(misplaced(engine, &path.join(&other.name))),
+        None => Ok(entries),
     }
 }
 
@@ -160,8 +189,8 @@ impl ArrayListing {
             let large = engine.storage.metadata(&directory);
             let large = large.is_ok_and(|metadata| metadata.len > LARGE_DIRECTORY);
             let listed = large.then(|| scope.spawn(list_fragments));
-            let root = engine.storage.list(array)?;
-            let commits_directory = list_or_empty(engine, &array.join("__commits"))?;
+            let root = only_known(engine, array, engine.storage.list(array)?)?;
+            let commits_directory = list_own(engine, &array.join("__commits"))?;
             let schemas = schema_files(engine, array, &root)?;
             let commits = commit_files(array, &root, &commits_directory);
             let listed = match listed.map(|thread| thread.join()) {
@@ -172,7 +201,7 @@ impl ArrayListing {
             Ok((root, schemas, commits, listed))
         })?;
         let committed = Committed::read(engine, &commits);
-        let vacuums = vacuums(engine, &commits);
+        let (vacuums, unread_vacuum) = vacuums(engine, &commits);
 
         let mut fragments = Vec::new();
         let in_root = root.iter().map(|entry| (array.to_path_buf(), entry, false));
@@ -214,7 +243,7 @@ impl ArrayListing {
         deletes.extend(committed.deletes);
         deletes.sort_by(|a, b| (a.stamp(), &a.name).cmp(&(b.stamp(), &b.name)));
         deletes.dedup_by(|a, b| a.name == b.name);
-        let damage = committed.damage.map(|(_, error)| error);
+        let damage = committed.damage.map(|(_, error)| error).or(unread_vacuum);
         let metadata = MetadataFiles::read(engine, &array.join("__meta"))?;
         let consolidated_metadata = consolidated_metadata_files(engine, array, &root)?;
         let mtime = schemas
@@ -363,8 +392,8 @@ fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<
             mtime,
         });
     }
-    for entry in list_or_empty(engine, &array.join(SCHEMA_DIRECTORY))? {
-        let Some(name) = utf8(&entry).filter(|_| entry.entry_type == EntryType::File) else {
+    for entry in list_own(engine, &array.join(SCHEMA_DIRECTORY))? {
+        let Some(name) = utf8(&entry).filter(|name| *name != ENUMERATIONS) else {
             continue;
         };
         match whole_name(name) {
@@ -428,16 +457,14 @@ fn fragment_name<'a>(
 }
 
 impl MetadataFiles {
-    /// Lists a `__meta` directory. Logs and ignores vacuum files that cannot be read.
+    /// Lists a `__meta` directory, and reads the vacuum files in it.
     pub fn read(engine: &Engine, directory: &Path) -> Result<MetadataFiles> {
         let mut all = MetadataFiles::default();
-        for entry in list_or_empty(engine, directory)? {
-            let Some(name) = utf8(&entry).filter(|_| entry.entry_type == EntryType::File) else {
-                continue;
-            };
+        for entry in list_own(engine, directory)? {
+            let Some(name) = utf8(&entry) else { continue };
             let path = directory.join(name);
             if name.ends_with(".vac") {
-                all.vacuums.extend(vacuum(engine, &path, name));
+                all.vacuums.extend(vacuum(engine, &path, name)?);
                 continue;
             }
             match whole_name(name) {
@@ -452,7 +479,7 @@ impl MetadataFiles {
 
 fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<PathBuf>> {
     let directory = array.join("__fragment_meta");
-    let listed = list_or_empty(engine, &directory)?;
+    let listed = list_own(engine, &directory)?;
     let in_root = root.iter().map(|entry| (array, entry));
     Ok(in_root
         .chain(listed.iter().map(|entry| (directory.as_path(), entry)))

@@ -167,7 +167,7 @@ impl Storage for Foreign {
         let version = match entry_type {
             EntryType::File => (0, len, 0),
             // Nobody tells whether the names in it have changed.
-            EntryType::Directory => (1, self.looks.fetch_add(1, Ordering::Relaxed), 0),
+            EntryType::Directory | EntryType::Other => (1, self.looks.fetch_add(1, Ordering::Relaxed), 0),
         };
         Ok(Metadata {
             entry_type,
@@ -188,7 +188,9 @@ impl Storage for Foreign {
                 display,
                 metadata,
             })),
-            EntryType::Directory => Err(Error::corrupt("not a regular file").in_file(display)),
+            EntryType::Directory | EntryType::Other => {
+                Err(Error::corrupt("not a regular file").in_file(display))
+            }
         }
     }
 

@@ -26,6 +26,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+/// The error of a path that leads to a file of another kind.
+const NOT_REGULAR: &str = "not a regular file";
+
 /// A local directory tree.
 pub struct LocalStorage {
     /// Canonical path.
@@ -86,6 +89,7 @@ impl LocalStorage {
         let error = match error.raw_os_error() {
             Some(libc::ELOOP) => Error::not_found("a loop of symbolic links"),
             Some(libc::ENAMETOOLONG) => Error::not_found("the path is too long"),
+            Some(libc::ENXIO) => Error::corrupt(NOT_REGULAR),
             _ if path.as_os_str().as_bytes().contains(&0) => Error::not_found("the path contains a NUL byte"),
             _ => Error::io(error),
         };
@@ -98,25 +102,28 @@ impl LocalStorage {
         error.in_file(self.display(path))
     }
 
-    /// The entry to list; None for special files, broken links, and links out of the tree.
+    /// The entry to list; None if it is gone.
     fn classify(&self, directory: &Path, entry: &fs::DirEntry) -> Result<Option<DirEntry>> {
-        let Ok(file_type) = entry.file_type() else {
-            return Ok(None);
-        };
         let name = entry.file_name();
+        let path = directory.join(&name);
+        let file_type = match entry.file_type() {
+            Ok(file_type) => file_type,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(self.error(&e, &path)),
+        };
         let linked = file_type.is_symlink();
         let entry_type = if linked {
-            match self.metadata(&directory.join(&name)) {
+            match self.metadata(&path) {
                 Ok(metadata) => metadata.entry_type,
                 Err(e) if is_out_of_descriptors(&e) => return Err(e),
-                Err(_) => return Ok(None),
+                Err(_) => EntryType::Other,
             }
         } else if file_type.is_dir() {
             EntryType::Directory
         } else if file_type.is_file() {
             EntryType::File
         } else {
-            return Ok(None);
+            EntryType::Other
         };
         Ok(Some(DirEntry {
             name,
@@ -173,7 +180,7 @@ impl Storage for LocalStorage {
         let file = self.open_inside(path, OFlag::O_RDONLY | OFlag::O_NONBLOCK)?;
         let metadata = file.metadata().map_err(|e| self.error(&e, path))?;
         if !metadata.is_file() {
-            return Err(Error::corrupt("not a regular file").in_file(self.display(path)));
+            return Err(Error::corrupt(NOT_REGULAR).in_file(self.display(path)));
         }
         self.stats.files_opened.add(1);
         Ok(Arc::new(LocalBlob {
@@ -331,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn links_out_of_the_source_are_missing() {
+    fn links_out_of_the_source_are_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let (inside, outside) = (dir.path().join("in"), dir.path().join("out"));
         fs::create_dir(&inside).unwrap();
@@ -342,14 +349,20 @@ mod tests {
         fs::create_dir(inside.join("real")).unwrap();
         symlink("real", inside.join("stays")).unwrap();
         let names = |s: &LocalStorage| -> Vec<_> {
-            s.list(Path::new(""))
-                .unwrap()
-                .into_iter()
-                .map(|e| e.name.into_string().unwrap())
+            let listed = s.list(Path::new("")).unwrap().into_iter();
+            listed
+                .map(|e| (e.name.into_string().unwrap(), e.entry_type))
                 .collect()
         };
-        assert_eq!(names(&storage(&inside, false)), ["real", "stays"]);
-        assert_eq!(names(&storage(&inside, true)), ["leads-out", "real", "stays"]);
+        let entries = |kinds: [EntryType; 4]| {
+            let all = ["leads-out", "loop", "real", "stays"];
+            all.map(str::to_owned).into_iter().zip(kinds).collect::<Vec<_>>()
+        };
+        use EntryType::{Directory, Other};
+        let kinds = [Other, Other, Directory, Directory];
+        assert_eq!(names(&storage(&inside, false)), entries(kinds));
+        let kinds = [Directory, Other, Directory, Directory];
+        assert_eq!(names(&storage(&inside, true)), entries(kinds));
         let error = storage(&inside, false)
             .open(Path::new("leads-out/f"))
             .err()

@@ -38,6 +38,8 @@ use std::time::Duration;
 pub enum EntryType {
     Directory,
     File,
+    /// In listings alone: a special file, or a link that leads to none of the others or may not be followed.
+    Other,
 }
 
 /// One entry of a directory.
@@ -80,11 +82,10 @@ pub trait Storage: Send + Sync {
         None
     }
 
-    /// The entries of a directory, sorted by the bytes of their names. Leaves out special files and links
-    /// that may not be followed. `NotFound` if there is no such directory.
+    /// The entries of a directory, sorted by the bytes of their names. `NotFound` if there is no such directory.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
 
-    /// The attributes of `path`; `NotFound` if it does not exist.
+    /// The attributes of `path`; `NotFound` if it does not exist, or is [`EntryType::Other`].
     fn metadata(&self, path: &Path) -> Result<Metadata>;
 
     /// Opens a file for reading; `NotFound` if it does not exist, `Corrupt` if it is not a regular file.

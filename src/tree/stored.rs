@@ -46,6 +46,7 @@ impl StoredDirectory {
         match kind {
             EntryType::Directory => true,
             EntryType::File => self.within || is_object && name.as_bytes().starts_with(b"__"),
+            EntryType::Other => false,
         }
     }
 }
@@ -74,7 +75,7 @@ impl Directory for StoredDirectory {
                 path,
                 within: self.within || is_object && name.as_bytes().starts_with(b"__"),
             })),
-            EntryType::File => Node::File(Arc::new(StoredFile {
+            EntryType::File | EntryType::Other => Node::File(Arc::new(StoredFile {
                 engine,
                 path,
                 metadata,
@@ -89,7 +90,7 @@ impl Directory for StoredDirectory {
         let entries: Vec<Entry> = shown
             .map(|entry| match entry.entry_type {
                 EntryType::Directory => (entry.name, NodeType::Directory),
-                EntryType::File => (entry.name, NodeType::File),
+                EntryType::File | EntryType::Other => (entry.name, NodeType::File),
             })
             .collect();
         Ok(Arc::new(entries))

@@ -6,21 +6,25 @@ after a fragment was written, arrays in a group that are no members.
 The last line is `N passed, N failed`.
 """
 
+import contextlib
 import errno
+import itertools
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import tiledb
 
 from checking import check
 from damage import Checks
-from mount import binary, mounted
+from mount import binary, errors, mounted
 
 GONE = {
     "ok": ("__5_5_{0:032x}_10.ok", ""),
@@ -100,6 +104,68 @@ def evolve(path, change):
     evolution.array_evolve(path)
 
 
+def bind(path):
+    """Makes a socket; its address is short."""
+    with socket.socket(socket.AF_UNIX) as bound, contextlib.chdir(path.parent):
+        bound.bind(path.name)
+
+
+ODD = {"dangling": lambda path: path.symlink_to("nowhere"), "circle": lambda path: path.symlink_to(path.name), "socket": bind, "directory": Path.mkdir}
+"""What may be there in place of a file."""
+
+NEW = f"__30_30_{7:032x}"
+
+PLACES = [
+    *("__commits/*.wrt", f"__commits/{NEW}_22.wrt", f"__commits/{NEW}_22.con", f"__commits/{NEW}_22.ign", f"__commits/{NEW}_22.vac", "__commits/readme"),
+    *("__fragments/*", f"__fragments/{NEW}_22", "__fragments/*/__fragment_metadata.tdb", "__fragments/*/a0.tdb", "__schema/*0*", f"__schema/{NEW}"),
+    *("__meta/*", f"__meta/{NEW}", f"__meta/{NEW}.vac", "__schema/__enumerations", "__meta", "__commits", "__fragments", "__schema", "__fragment_meta"),
+]
+"""Where: the first path in an array that fits, or a new one."""
+
+
+def special_files(checks, scratch):
+    """Something else in place of a file. Where libtiledb fails so do we, and else both read the same: nothing counts as absent."""
+    scratch = Path(scratch)
+    write(str(scratch / "whole"))
+    with tiledb.open(str(scratch / "whole"), "w", timestamp=20) as array:
+        array.meta["key"] = 1
+    for place, (kind, make) in itertools.product(PLACES, ODD.items()):
+        copy = scratch / f"{PLACES.index(place)}-{kind}"
+        shutil.copytree(scratch / "whole", copy)
+        path = min(copy.glob(place), default=copy / place)
+        if path.is_dir() and kind == "directory":
+            continue
+        if path.exists():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        make(path)
+
+    def metadata(path):
+        try:
+            with tiledb.open(path) as array:
+                return dict(array.meta)
+        except tiledb.TileDBError:
+            return None
+
+    def ours(path, parse):
+        try:
+            return parse(path.read_bytes())
+        except OSError as error:
+            return None if error.errno == errno.EIO else errno.errorcode[error.errno]
+
+    with mounted(scratch) as point:
+        for copy in sorted(path.name for path in scratch.iterdir()):
+            number, _, kind = copy.partition("-")
+            what = f"{kind} at {PLACES[int(number)]}" if kind else copy
+            got = ours(point / copy / "data/columns/a/data.bin", lambda data: np.frombuffer(data, np.int32).tolist())
+            checks.equal(f"{what}: cells", got, read(str(scratch / copy)))
+            got = ours(point / copy / "metadata.json", lambda text: {key: pair["value"] for key, pair in json.loads(text).items()})
+            # Cells are an error for more than metadata is.
+            want = metadata(str(scratch / copy))
+            checks.equal(f"{what}: metadata", want is None and got is not None and read(str(scratch / copy)) is None or got == want, True)
+        before = len(errors(point))
+        checks.equal("special files: lines in errors.jsonl", before > 0, True)
+
+
 def enumerations(checks, scratch):
     """The values of an enumeration are those of the newest schema that has the attribute."""
     path = os.path.join(scratch, "enumerated")
@@ -167,7 +233,7 @@ def groups(checks, scratch):
 def main():
     """Runs all checks."""
     checks = Checks()
-    for one in (gone_fragments, enumerations, groups):
+    for one in (gone_fragments, special_files, enumerations, groups):
         with tempfile.TemporaryDirectory(prefix="tiledbfs-leftovers-") as scratch:
             one(checks, scratch)
     print(f"{checks.passed} passed, {checks.failed} failed")
