@@ -110,12 +110,14 @@ struct Helper {
 }
 
 impl Ended {
+    /// The first result stays.
     fn set(&self, result: Result<()>) {
-        *lock(&self.0.0) = Some(result);
+        lock(&self.0.0).get_or_insert(result);
         self.0.1.notify_all();
     }
 
-    /// Waits until the session has ended: unmounted, and all files closed. Fails if an error ended it.
+    /// Waits until the session has ended: unmounted, and all files closed. Fails if an error ended it. Requests
+    /// that nobody waits for any more may still be under way.
     pub fn wait(&self) -> Result<()> {
         loop {
             if let Some(result) = self.wait_for(Duration::MAX) {
@@ -230,7 +232,18 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
     config.n_threads = Some(options.threads.max(1));
     // With this, each thread opens the device itself.
     config.clone_fd = open_device().is_ok();
+    let watched = device.try_clone()?;
     let session = Session::from_fd(filesystem, device, acl, config)?;
+    let ended_first = ended.clone();
+    thread::Builder::new()
+        .name("fuse-connection".to_owned())
+        .spawn(move || {
+            // The session goes on until the last request is done, which may take long.
+            while !has_ended(&watched, PollTimeout::NONE) {
+                thread::sleep(Duration::from_millis(20));
+            }
+            ended_first.set(Ok(()));
+        })?;
     thread::Builder::new()
         .name("fuse-session".to_owned())
         .spawn(move || {
@@ -241,6 +254,16 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
             });
         })?;
     Ok(())
+}
+
+/// Whether the kernel has dropped the file system that is served on `device`, after waiting for that for a
+/// while. False if in doubt.
+fn has_ended(device: &OwnedFd, limit: PollTimeout) -> bool {
+    let mut polled = [PollFd::new(device.as_fd(), PollFlags::empty())];
+    let answer = poll(&mut polled, limit);
+    let [polled] = polled;
+    let events = polled.revents().unwrap_or(PollFlags::empty());
+    answer == Ok(1) && events.contains(PollFlags::POLLERR)
 }
 
 impl Mounted {
@@ -321,14 +344,8 @@ impl Mounted {
 
     /// Whether the kernel still has the file system, mounted or detached.
     fn is_connected(&self) -> bool {
-        let mut polled = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
-        let answer = poll(&mut polled, PollTimeout::ZERO);
-        let [polled] = polled;
         // If in doubt, true: trying to unmount is harmless.
-        !(answer == Ok(1)
-            && polled
-                .revents()
-                .is_some_and(|events| events.contains(PollFlags::POLLERR)))
+        !has_ended(&self.device, PollTimeout::ZERO)
     }
 }
 

@@ -1,11 +1,18 @@
 //! Mounting and unmounting.
 
-use crate::common::{TestMount, dir, file};
+use crate::common::{TestMount, dir, eventually, file};
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
+use tiledbfs::Result;
+use tiledbfs::internals::bytes::{Bytes, Output};
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount, mountinfo, unmount_path};
-use tiledbfs::internals::tree::Tree;
+use tiledbfs::internals::layout::FileLayout;
+use tiledbfs::internals::tree::{self, Node, Stat, Tree};
 
 fn tree() -> tiledbfs::internals::tree::Node {
     dir([("f", file(*b"fine"))])
@@ -116,4 +123,51 @@ fn names_that_the_table_of_mounts_escapes() {
     assert_eq!(fs::read(path.join("f")).unwrap(), b"fine");
     drop(mounted);
     assert!(mountinfo::mounted_at(&path).unwrap().is_none());
+}
+
+/// A file, each read of which takes a minute.
+struct Slow;
+
+impl tree::File for Slow {
+    fn stat(&self) -> Result<Stat> {
+        Ok(Stat {
+            len: 4096,
+            version: 0,
+        })
+    }
+
+    fn mtime(&self) -> u64 {
+        crate::common::MTIME
+    }
+
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        Ok(Arc::new(FileLayout::new(0, vec![Box::new(Slow)])?))
+    }
+}
+
+impl Bytes for Slow {
+    fn len(&self) -> u64 {
+        4096
+    }
+
+    fn read(&self, _: Range<u64>, out: &mut Output) -> Result<()> {
+        thread::sleep(Duration::from_secs(60));
+        out.append(&[7; 4096]);
+        Ok(())
+    }
+}
+
+#[test]
+fn reads_that_nobody_waits_for_do_not_outlive_the_mount() {
+    let mount = TestMount::new(dir([("slow", Node::File(Arc::new(Slow)))]));
+    let ended = mount.mounted.as_ref().unwrap().ended();
+    let opened = File::open(mount.path("slow")).unwrap();
+    // The kernel reads, and does not wait.
+    // SAFETY: a system call without pointers.
+    let advised = unsafe { libc::posix_fadvise(opened.as_raw_fd(), 0, 0, libc::POSIX_FADV_WILLNEED) };
+    assert_eq!(advised, 0);
+    eventually("it is read", || mount.requests.of("read") > 0);
+    drop(opened);
+    unmount_path(mount.dir.path(), true).unwrap();
+    ended.wait_for(Duration::from_secs(5)).unwrap().unwrap();
 }
