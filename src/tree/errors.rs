@@ -81,7 +81,10 @@ impl ErrorLog {
         }
         drop(state);
         let level = if silent { Level::Debug } else { Level::Error };
-        log::log!(level, "{path}: {error}");
+        match path {
+            "" => log::log!(level, "{error}"),
+            _ => log::log!(level, "{path}: {error}"),
+        }
     }
 
     /// All lines, the most recent cause last, and a number that changes with them.

@@ -24,6 +24,22 @@ SAMPLE = ROOT / "tests/data/sample"
 FLIPS = 150
 
 
+def outcome(path):
+    """The bytes of a file, or the error's name."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
+def listing(path):
+    """The names in a directory, or the error's name."""
+    try:
+        return sorted(os.listdir(path))
+    except OSError as error:
+        return errno.errorcode[error.errno]
+
+
 def contents(root):
     """{path relative to `root`: bytes, or the error's name} of every file, except those about the mount."""
     out = {}
@@ -34,12 +50,8 @@ def contents(root):
     for folder, subfolders, names in os.walk(root, onerror=note):
         subfolders[:] = [s for s in subfolders if s != ".tiledbfs"]
         for name in names:
-            path = os.path.join(folder, name)
-            try:
-                with open(path, "rb") as f:
-                    out[os.path.relpath(path, root)] = f.read()
-            except OSError as error:
-                out[os.path.relpath(path, root)] = errno.errorcode[error.errno]
+            path = Path(folder, name)
+            out[os.path.relpath(path, root)] = outcome(path)
     return out
 
 
@@ -165,6 +177,27 @@ def missing_fragment(checks, array):
             checks.equal(f"{array}, a committed fragment is missing: schema.json", isinstance(now.get("schema.json"), bytes), True)
 
 
+def damaged_group(checks):
+    """A group whose details are damaged, and then one that is gone: it is never empty. Lines in the log begin with a path."""
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-damage-") as scratch:
+        source, log = Path(scratch) / "source", Path(scratch) / "log"
+        shutil.copytree(SAMPLE, source / "group")
+        for file in (source / "group/__group").iterdir():
+            os.truncate(file, file.stat().st_size // 2)
+        with mounted(source, "-o", f"log_file={log}") as mount:
+            point = mount / "group"
+            for what, expected in (("damaged details", ["metadata.json"]), ("gone", [])):
+                checks.equal(f"group, {what}: listing", listing(point), "EIO")
+                names = ("group.json", "metadata.json", "weather", "none")
+                read = [name for name in names if isinstance(outcome(point / name), bytes)]
+                checks.equal(f"group, {what}: what can be read", read, expected)
+                shutil.rmtree(source, ignore_errors=True)
+                time.sleep(1)
+            checks.equal("group, gone: listing of the root", listing(mount), "EIO")
+        lines = [line.partition("] ")[2] for line in log.read_text().splitlines() if "ERROR" in line]
+        checks.equal("group: lines in the log that begin without a path", (len(lines) > 1, [line for line in lines if line.startswith(":")]), (True, []))
+
+
 def random_flips(checks):
     """Copies of an array, each with a random byte flipped, under one mount: files read to their size or fail with EIO, wherever the byte is."""
     rng = np.random.default_rng(7)
@@ -202,6 +235,7 @@ def main():
         one_case(checks, name, case, whole[case[0]])
     for array in ("weather", "lightning"):
         missing_fragment(checks, array)
+    damaged_group(checks)
     random_flips(checks)
     print(f"damage: {time.time() - start:.1f} s")
     print(f"{checks.passed} passed, {checks.failed} failed")
