@@ -134,6 +134,15 @@ impl ShownMeasurement {
         }
     }
 
+    /// What [`ShownMeasurement::exports`] comes from; None if the group is no measurement.
+    pub fn origin_of_exports(&self) -> Option<Origin> {
+        let known = matches!(is_measurement(&self.group), Ok(true));
+        known.then(|| match &self.experiment {
+            Some(_) => self.origin(),
+            None => Origin::Group(self.group.clone(), "__meta"),
+        })
+    }
+
     /// The AnnData now.
     fn anndata(&self) -> Result<Arc<AnnData>> {
         let experiment = self.experiment.as_ref();

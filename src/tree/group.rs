@@ -173,7 +173,11 @@ impl GroupDirectory {
         let (of_state, group) = (self.group.clone(), self.group.clone());
         let (context_of_state, context) = (self.position.context.clone(), self.position.context.clone());
         let (measurement_of_state, measurement) = (self.measurement(), self.measurement());
-        self.template("group.json", GROUP_DIRECTORY).node(
+        let mut template = self.template("group.json", GROUP_DIRECTORY);
+        if let Some(exports) = measurement.origin_of_exports() {
+            template.origin = Origin::Several(vec![template.origin, exports]);
+        }
+        template.node(
             move || {
                 let members = of_state.members().ok()?;
                 // A directory may become an array without a change of the group's own.

@@ -446,6 +446,24 @@ def undecided(checks, life, folder):
             shutil.rmtree(copy)
 
 
+def private(checks, life, folder):
+    """With `allow_other`, group.json is for those who may read all that it tells of."""
+    copy = Path(folder, "private")
+    shutil.copytree(life.uri, copy)
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    Path(folder).chmod(0o755)
+    for member, mode in ((None, 0o444), ("obs/__fragments", 0o400), ("ms/RNA/X/data/__schema", 0o400), ("ms/RNA/__meta", 0o400)):
+        if member:
+            (copy / member).chmod(0o700)
+        with mounted(copy, "-o", "allow_other") as point:
+            checks.equal(f"{member} is private: group.json", oct((point / "ms/RNA/group.json").stat().st_mode & 0o777), oct(mode))
+            checks.equal(f"{member} is private: of the experiment", oct((point / "group.json").stat().st_mode & 0o777), oct(0o444))
+        if member:
+            (copy / member).chmod(0o755)
+    shutil.rmtree(copy)
+
+
 def another_layer(checks, folder, life):
     """Other layers as X, by name."""
     with mounted(folder) as point, tiledbsoma.Experiment.open(life.uri) as experiment:
@@ -806,7 +824,7 @@ def main():
         source.mkdir()
         life = live(checks, source, options.seed, options.count)
         stages = {
-            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder),
+            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder), private: (life, folder),
             bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
