@@ -2,8 +2,8 @@
 
     python3 cluster_reads.py
 
-"Needed" are the stored bytes of the columns asked for, in the tiles asked for, once; "fetched" those of the files of values and offsets, by all
-mounts. The bounds are what was measured and a tenth more. The last line is `N passed, N failed`.
+"Needed" are the stored bytes of the columns asked for, in the tiles asked for, once; of an array that is merged also all coordinates, and all offsets
+of text, by each mount. "Fetched" are those of the files of values and offsets, by all mounts. The last line is `N passed, N failed`.
 """
 
 import contextlib
@@ -13,7 +13,9 @@ import tempfile
 
 import dask
 import dask.dataframe
+import duckdb
 import numpy as np
+import polars
 import pyarrow.parquet
 import tiledb
 import zarr
@@ -27,8 +29,8 @@ from stores import Moto
 ROWS, COLUMNS = 4096, 512
 CELLS = 400_000
 SOURCE = "s3://cluster/arrays"
-BOUNDS = {"dask": 2.0, "filter": 2.0, "group": 1.35, "footer": 0, "subarray": 1.1, "box": 1.1, "merged": 3.0}
-"""The most that each job may fetch, as a multiple of what it needs. Behind a column chunk the kernel reads ahead 128 KiB, into the next column."""
+BOUND = 1.1
+"""The most that a job may fetch, as a multiple of what it needs."""
 
 
 @contextlib.contextmanager
@@ -59,14 +61,14 @@ def compare_groups(checks, moto):
 def compare_fetched(checks, moto, folder):
     """Jobs as engines do them, on cold mounts."""
     a = stored(f"{folder}/grid", r"a0\.tdb")
-    coordinates, host = stored(f"{folder}/events", r"d0\.tdb"), stored(f"{folder}/events", r"a0(_var)?\.tdb")
     with tiledb.open(f"{folder}/grid") as array:
         values = array.query(attrs=["a"])[:]["a"]
     with tiledb.open(f"{folder}/events") as array:
-        hosts = array.query(attrs=["host"])[:]["host"]
+        events = array.query(attrs=["host"])[:]
+    hosts, times = events["host"], np.sort(events["time"])
     table = lambda point, name: str(point / name / "data/table.parquet")
 
-    def job(what, needed, bound, work, want):
+    def job(what, needed, work, want, bound=BOUND):
         with two_mounts(moto) as (points, fetched):
             checks.equal(f"{what}: as TileDB-Py reads it", work(points), want)
             ratio = fetched() / needed
@@ -83,17 +85,25 @@ def compare_fetched(checks, moto, folder):
     groups = pyarrow_groups(moto)
     low, high = groups[len(groups) // 2]
     part = values[low : high + 1]
-    job("Dask, split_row_groups", a, BOUNDS["dask"], by_dask, [values.size, int(values.sum(dtype=np.int64))])
-    job("Dask, a filter on one row group", a * len(part) // ROWS, BOUNDS["filter"],
+    job("Dask, split_row_groups", a, by_dask, [values.size, int(values.sum(dtype=np.int64))])
+    job("Dask, a filter on one row group", a * len(part) // ROWS,
         lambda points: by_dask(points[:1], filters=[("y", ">=", low), ("y", "<=", high)]), [part.size, int(part.sum(dtype=np.int64))])
-    job("one row group", a * len(part) // ROWS, BOUNDS["group"],
+    job("DuckDB, a filter on one row group", a * len(part) // ROWS,
+        lambda points: duckdb.sql(f"SELECT sum(a) FROM '{table(points[0], 'grid')}' WHERE y >= {low} AND y <= {high}").fetchall(), [(int(part.sum(dtype=np.int64)),)])
+    job("pyarrow, a filter on one row group", a * len(part) // ROWS,
+        lambda points: pyarrow.parquet.read_table(table(points[0], "grid"), columns=["a"], filters=[("y", ">=", low), ("y", "<=", high)])["a"].to_numpy().sum(dtype=np.int64),
+        part.sum(dtype=np.int64))
+    job("Polars, a filter on one row group", a * len(part) // ROWS,
+        lambda points: polars.scan_parquet(table(points[0], "grid")).filter(polars.col("y").is_between(low, high)).select(polars.col("a").cast(polars.Int64).sum()).collect().item(),
+        int(part.sum(dtype=np.int64)))
+    job("one row group", a * len(part) // ROWS,
         lambda points: pyarrow.parquet.ParquetFile(table(points[0], "grid")).read_row_group(len(groups) // 2, columns=["a"])["a"].to_numpy().sum(dtype=np.int64),
         part.sum(dtype=np.int64))
-    job("the footer", 1 << 16, BOUNDS["footer"],
-        lambda points: pyarrow.parquet.ParquetFile(table(points[0], "grid")).metadata.num_rows, values.size)
-    job("a subarray", a * len(part) // ROWS, BOUNDS["subarray"],
+    job("the footer", 1 << 16,
+        lambda points: pyarrow.parquet.ParquetFile(table(points[0], "grid")).metadata.num_rows, values.size, bound=0)
+    job("a subarray", a * len(part) // ROWS,
         lambda points: int(np.load(points[0] / f"grid/data/subarray/{low}..{high},/columns/a/data.npy").sum(dtype=np.int64)), int(part.sum(dtype=np.int64)))
-    job("a box of array.zarr", a * len(part) // ROWS, BOUNDS["box"],
+    job("a box of array.zarr", a * len(part) // ROWS,
         lambda points: int(zarr.open_group(points[0] / "grid/data/array.zarr", mode="r")["a"][low : high + 1].sum(dtype=np.int64)), int(part.sum(dtype=np.int64)))
 
     def by_halves(points):
@@ -104,7 +114,14 @@ def compare_fetched(checks, moto, folder):
             found += file.read_row_groups(range(number, file.num_row_groups, 2), columns=["host"])["host"].to_pylist()
         return sorted(found)
 
-    job("text of a merged array", coordinates + host, BOUNDS["merged"], by_halves, sorted(text.decode() if isinstance(text, bytes) else text for text in hosts))
+    with two_mounts(moto) as (points, _):
+        file = pyarrow.parquet.ParquetFile(table(points[0], "events")).metadata
+        rows = np.cumsum([0] + [file.row_group(group).num_rows for group in range(file.num_row_groups)])
+    spans = [(times[low], times[high - 1]) for low, high in zip(rows, rows[1:])]
+    tiles = [[box[0] for box in boxes] for boxes in tiledb.array_fragments(f"{folder}/events", include_mbrs=True).mbrs]
+    met = sum(any(first <= high and low <= last for first, last in spans[half::2]) for boxes in tiles for low, high in boxes for half in range(2))
+    text = stored(f"{folder}/events", r"a0_var\.tdb") * met // sum(map(len, tiles))
+    job("text of a merged array", 2 * stored(f"{folder}/events", r"[ad]0\.tdb") + text, by_halves, sorted(text.decode() if isinstance(text, bytes) else text for text in hosts))
 
 
 def pyarrow_groups(moto):

@@ -6,8 +6,11 @@ Also arrays whose cells are not in global order: whoever reads their coordinates
 `N passed, N failed`.
 """
 
+import concurrent.futures
 import contextlib
 import errno
+import os
+import re
 import sys
 import tempfile
 import time
@@ -158,12 +161,109 @@ def compare_disorder(checks, folder):
             checks.equal(f"{name}: also in tables", (got["id"].to_pylist(), got["v"].to_pylist()), (want, [4 * key for key in want]))
 
 
+def values_at(table, keys):
+    """Where the values of `table` lie whose rows have these keys: pairs of an offset and bytes."""
+    metadata, found, rows = pyarrow.parquet.ParquetFile(table).metadata, [], 0
+    for group in range(metadata.num_row_groups):
+        mine = keys[rows : rows + metadata.row_group(group).num_rows]
+        rows += len(mine)
+        for column, values in enumerate((mine, 4 * mine)):
+            chunk = metadata.row_group(group).column(column)
+            found.append((chunk.data_page_offset + chunk.total_compressed_size - values.nbytes, values.tobytes()))
+    return found
+
+
+def fits(piece, start, values):
+    """Whether a piece of a file has these values where they lie."""
+    end = start + len(piece)
+    return all(piece[max(at, start) - start : at + len(data) - start] == data[max(start - at, 0) : max(end - at, 0)]
+               for at, data in values if at < end and start < at + len(data))
+
+
+def read_pieces(table, seconds, seed):
+    """Pieces that a reader gets who opens a table again and again: for each opening, pairs of an offset and bytes. And how many reads gave EIO.
+
+    It begins with the first third of the table.
+    """
+    random, begin, openings, refused = np.random.default_rng(seed), time.monotonic(), [], 0
+    size = table.stat().st_size
+    while time.monotonic() < begin + seconds:
+        file, pieces = os.open(table, os.O_RDONLY), []
+        for _ in range(random.integers(1, 40)):
+            start = int(random.integers(size if time.monotonic() > begin + seconds / 4 else size // 3))
+            try:
+                pieces.append((start, os.pread(file, int(random.choice([8, 4096, 300_000])), start)))
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                refused += 1
+        os.close(file)
+        openings.append(pieces)
+    return openings, refused
+
+
+def read_whole(table, seconds, keys):
+    """What DuckDB and pyarrow, in turn, read wrongly of a table of these keys, and how often they fail."""
+    end, wrong, failed = time.monotonic() + seconds, [], 0
+    time.sleep(seconds / 4)
+    want = [(len(keys), len(keys), int(keys.sum()), True)]
+    while time.monotonic() < end:
+        try:
+            with duckdb.connect(config={"threads": 4}) as engine:
+                found = engine.sql(f"SELECT count(*), count(DISTINCT id), sum(id), bool_and(v = 4 * id) FROM '{table}'").fetchall()
+            if found != want:
+                wrong.append(found)
+            rows = pyarrow.parquet.read_table(table)
+            if not (np.array_equal(rows["id"], keys) and np.array_equal(rows["v"], 4 * keys)):
+                wrong.append("pyarrow")
+        except (duckdb.Error, OSError) as error:
+            if not re.search(r"Input/output|errno 5|Could not read", str(error)):
+                wrong.append(str(error))
+            failed += 1
+    return wrong, failed
+
+
+def compare_discovery(checks, folder):
+    """Several readers of a table while one of them finds out that a tile among ordered ones is not in order."""
+    keys = np.arange(0, 600_000, 2)
+    near, far = keys.copy(), keys.copy()
+    near[[205_000, 205_001]] = near[[205_001, 205_000]]
+    far[205_000] = 11
+    for name, stored in ("two cells changed places", near), ("a cell belongs far away", far):
+        path, sorted_keys = f"{folder}/{name}", np.sort(stored)
+        dimension = tiledb.Dim("id", domain=(0, 10**9), tile=CAPACITY, dtype=np.int64)
+        schema = tiledb.ArraySchema(tiledb.Domain(dimension), attrs=[tiledb.Attr("v", dtype=np.int64)], sparse=True, capacity=CAPACITY)
+        tiledb.Array.create(path, schema)
+        Lib().write(path, {"id": Column(stored), "v": Column(4 * stored)}, "global-order", settings={"sm__check_global_order": "false"})
+        with mounted(path) as point, open(point / "data/columns/id/data.bin", "rb") as held, concurrent.futures.ThreadPoolExecutor() as threads:
+            table = point / "data/table.parquet"
+            before = values_at(table, stored)
+            readers = [threads.submit(read_pieces, table, 2, seed) for seed in range(3)]
+            engines = [threads.submit(read_whole, table, 2, sorted_keys) for _ in range(2)]
+            pieces, refused = zip(*(reader.result() for reader in readers))
+            wrong, failed = zip(*(engine.result() for engine in engines))
+            after = values_at(table, sorted_keys)
+            openings = [opening for reader in pieces for opening in reader]
+            mixed = [opening for opening in openings if not any(all(fits(piece, start, state) for start, piece in opening) for state in (before, after))]
+            checks.equal(f"{name}: each of {len(openings)} openings has one state, as stored or sorted", len(mixed), 0)
+            try:
+                code = os.pread(held.fileno(), 8, 0) and None
+            except OSError as error:
+                code = error.errno
+            checks.equal(f"{name}: what was open fails ({sum(refused)} reads, and {sum(failed)} of engines)", code, errno.EIO)
+            checks.equal(f"{name}: engines read all rows, or fail", sum(wrong, []), [])
+            checks.equal(f"{name}: the log has a line", len(errors(point)) > 0, True)
+            rows = pyarrow.parquet.read_table(table)
+            checks.equal(f"{name}: what is opened then is sorted", np.array_equal(rows["id"], sorted_keys) and np.array_equal(rows["v"], 4 * sorted_keys), True)
+
+
 def main():
     """Runs all of it."""
     checks = Checks()
     with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as folder:
         compare_counts(checks, folder)
         compare_disorder(checks, folder)
+        compare_discovery(checks, folder)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0
 
