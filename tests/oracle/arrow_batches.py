@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-import coverage
 import exports_parquet as parquet
+import fragment_cover
 from mount import mounted
 
 parquet.TICK["s"] = 10**9
@@ -116,7 +116,7 @@ def main():
                     continue
                 written = None
                 if doc["array_type"] == "dense":
-                    written, _ = coverage.written(shown, os.path.join(shown, "data"), coverage.domains(array, shown))
+                    written, _ = fragment_cover.written(shown, os.path.join(shown, "data"), fragment_cover.domains(array, shown))
                 try:
                     parquet.compare("arrow", wanted(blob, view, written), read(args.program, array))
                     passed += 1

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-import coverage
+import fragment_cover
 import names
 from capi import np_type
 from mount import mounted
@@ -501,7 +501,7 @@ def compare_array(family, point, array, every):
             written = None
             if doc["array_type"] == "dense":
                 shown = os.path.join(point, array)
-                written, _ = coverage.written(shown, folder, coverage.domains(os.path.join(family, "arrays", array), shown))
+                written, _ = fragment_cover.written(shown, folder, fragment_cover.domains(os.path.join(family, "arrays", array), shown))
             columns = table(family_view(doc, blob, view), written)
             said = load(os.path.join(folder, "view.json"))["exports"]["table.csv"]
             same("exports of view.json", (said["exists"], said["reason"]), (True, None))
@@ -524,7 +524,7 @@ def compare_shown(point, array):
             return tally
         view = shown_view(folder)
         above = os.path.join(point, array)
-        columns = table(view, coverage.written(above, folder, coverage.shown_domains(above))[0] if view.dense else None)
+        columns = table(view, fragment_cover.written(above, folder, fragment_cover.shown_domains(above))[0] if view.dense else None)
     except (Differs, OSError, UnicodeError) as error:
         tally.exceptions[f"{array} has no columns to compare with: {str(error)[-160:]}"] += 1
         try:

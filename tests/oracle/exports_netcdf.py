@@ -29,7 +29,7 @@ import numpy as np
 import pyfive
 import xarray
 
-import coverage
+import fragment_cover
 import names
 from capi import Lib, TileDBError, np_type
 from facts import TEXT_BYTES, Facts, json_value
@@ -532,7 +532,7 @@ class Comparison:
         handle = self.lib.open(os.path.join(self.source, array), 0, timestamp=view.time[1], key=key)
         schema = self.facts.schema(self.lib.get("tiledb_array_get_schema", handle))
         self.lib.close(handle)
-        _, covered = coverage.written(shown, os.path.join(shown, view.path), coverage.shown_domains(shown))
+        _, covered = fragment_cover.written(shown, os.path.join(shown, view.path), fragment_cover.shown_domains(shown))
         return Expected(view, schema, view.facts["enumerations"], covered)
 
     def finish(self, start):

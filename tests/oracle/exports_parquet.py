@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-import coverage
+import fragment_cover
 from mount import mounted
 
 TEXT = {"STRING_ASCII", "STRING_UTF8", "GEOM_WKT"}
@@ -550,8 +550,8 @@ def work(job):
         written, sure = None, True
         if doc["array_type"] == "dense":
             shown = os.path.join(point, array)
-            known = coverage.domains(os.path.join(family, "arrays", array), shown)
-            written, sure = coverage.written(shown, os.path.join(shown, view["path"]), known)
+            known = fragment_cover.domains(os.path.join(family, "arrays", array), shown)
+            written, sure = fragment_cover.written(shown, os.path.join(shown, view["path"]), known)
         wanted = expected(blob, view, written)
         for reader, read in READERS.items():
             start = time.time()

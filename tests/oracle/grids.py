@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-import coverage
+import fragment_cover
 import names
 from capi import Lib, np_type
 from facts import TEXT_BYTES, TEXT_WIDE, Facts
@@ -162,11 +162,11 @@ class Grids:
     def covered(self, array, view):
         """Whether the domains of dense fragments together have all cells of the region."""
         shown = os.path.join(self.point, array)
-        return coverage.written(shown, os.path.join(shown, view["path"]), self.domains(array))[1]
+        return fragment_cover.written(shown, os.path.join(shown, view["path"]), self.domains(array))[1]
 
     def domains(self, array):
-        """What `coverage.written` is to know of an array's fragments."""
-        return coverage.domains(self.family / "arrays" / array, os.path.join(self.point, array))
+        """What `fragment_cover.written` is to know of an array's fragments."""
+        return fragment_cover.domains(self.family / "arrays" / array, os.path.join(self.point, array))
 
     def grid(self, array, view, blob):
         """The grid of a view; None if it has no cells."""
@@ -273,7 +273,7 @@ class ShownGrids(Grids):
         return [(view, blob)]
 
     def domains(self, array):
-        return coverage.shown_domains(os.path.join(self.point, array))
+        return fragment_cover.shown_domains(os.path.join(self.point, array))
 
     def fills(self, array, view):
         found = {}

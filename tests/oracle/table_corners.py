@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-import coverage
 import exports_parquet
+import fragment_cover
 from capi import VAR, Attr, Column, Dim, Enum, Lib, Schema, np_type
 from exports_csv import Tally, compare_shown
 from exports_parquet import READERS, compare, filters, footer
@@ -135,7 +135,7 @@ def holes(lib, root, seed, count):
         footer(file)
         filters(file, random.Random(name), 12)
         # The model agrees with the domains of fragments as libtiledb tells them.
-        written, sure = coverage.written(str(point / name), str(point / name / "data"), coverage.domains(root / name, str(point / name)))
+        written, sure = fragment_cover.written(str(point / name), str(point / name / "data"), fragment_cover.domains(root / name, str(point / name)))
         i4 = next(values for column, _, values in wanted if column == "i4")
         same("written cells", written.tolist(), [value is not None for value in i4])
         import pyarrow.parquet as pq
