@@ -85,8 +85,8 @@ impl ZarrGroup {
 
     /// Whether the array of that name is a scalar; None if there is none.
     pub fn is_scalar(&self, name: &str) -> Option<bool> {
-        let variable = self.0.grid.variable(name)?;
-        Some(variable.dimensions.is_empty())
+        let array = self.array(name).ok()?;
+        Some(array.counts().is_empty())
     }
 
     /// The names of the groups in it.

@@ -237,6 +237,7 @@ fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
     let mut waiting = VecDeque::from([root]);
     let (mut seen, mut all_listed) = (1, true);
     while let Some(directory) = waiting.pop_front() {
+        // To list a group takes looking at all arrays in it.
         if directory.kind() != DirectoryKind::Other {
             return Some(false);
         }
