@@ -175,6 +175,14 @@ fn one_value(field: &Field) -> Option<Vec<u8>> {
     values.all(|value| value == first).then(|| first.to_vec())
 }
 
+/// Whether the fill that TileDB gives a type by itself means missing values, given the metadata of the
+/// attribute: programs that pack take the least or the greatest number for that. All 256 numbers of a byte
+/// are values.
+fn tells_missing(field: &Field, metadata: &Attributes) -> bool {
+    let is_integer = matches!(field.datatype.kind(), Kind::Signed | Kind::Unsigned);
+    is_packed(metadata) && is_integer && field.datatype.size() > 1
+}
+
 /// The fill that an attribute has unless it is given another.
 fn fill_of_type(field: &Field) -> Vec<u8> {
     let fill = field.datatype.default_fill();
@@ -258,7 +266,9 @@ impl Grid {
             let suffix = inner_suffix(datatype, number);
             variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, &mut taken), number));
             variable.fill_value = fill_value(shown, covered);
-            if is_packed(&described) && shown.fill_value != fill_of_type(shown) {
+            if is_packed(&described) && shown.fill_value != fill_of_type(shown)
+                || tells_missing(shown, &metadata.fields[field])
+            {
                 // Floats in any case: to tell what is missing makes nothing worse.
                 variable.fill_value = one_value(shown);
             }
@@ -465,7 +475,8 @@ impl Variable {
 
 /// The variables of attribute `field` of a view in a data set, which [`unfit`] must not exclude: its values,
 /// and its validity if it is nullable. Text of one character has no axis within cells. A fill that is not the
-/// type's own always tells what is missing; one that is does so where cells may be missing.
+/// type's own always tells what is missing; one that is does so where cells may be missing, and in packed
+/// integers of more than 8 bits.
 pub(super) fn of_dataset(
     view: &View,
     field: usize,
@@ -483,13 +494,13 @@ pub(super) fn of_dataset(
     variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, taken), number));
     let has_own = shown.fill_value == fill_of_type(shown);
     let covered = view.is_covered()?;
+    let metadata = Metadata::of(view)?;
     variable.fill_value = match shown.datatype.kind() {
         Kind::Datetime | Kind::Bool | Kind::Bytes => fill_value(shown, covered),
         Kind::Float if has_own && covered && !shown.nullable => None,
-        _ if has_own => fill_value(shown, covered),
+        _ if has_own && !tells_missing(shown, &metadata.fields[field]) => fill_value(shown, covered),
         _ => one_value(shown),
     };
-    let metadata = Metadata::of(view)?;
     let placed = Placed::of(&metadata, view)?;
     let described = ground::with_bands(metadata.fields[field].clone(), placed.as_ref(), view, field);
     Ok(variable.described(shown, &described, naming, taken))

@@ -58,6 +58,12 @@ def write_source(path):
         amounts = chance.random((len(DAYS), 6, 7)).astype("f4")
         amounts[3, 1, 1] = 1e20
         rain[:] = amounts
+        wind = file.createVariable("wind", "i2", ("time", "y", "x"), fill_value=-32768)
+        wind.setncatts({"add_offset": 10.0, "units": "m s-1"})
+        wind.set_auto_maskandscale(False)
+        speeds = chance.integers(-900, 900, (len(DAYS), 6, 7)).astype("i2")
+        speeds[2, 5, 6] = -32768  # What TileDB fills with by itself.
+        wind[:] = speeds
         ice = file.createVariable("ice", "u1", ("time", "y", "x"), fill_value=0)
         ice.scale_factor = 0.5
         ice.set_auto_maskandscale(False)
@@ -134,7 +140,7 @@ def unread(checks, point):
 
 def compare(checks, source, point):
     """What was ingested, decoded and raw."""
-    pairs = {"array0": {"time.data": "time"}, "array1": {name: name for name in ("temp", "rain", "ice", "quality")}}
+    pairs = {"array0": {"time.data": "time"}, "array1": {name: name for name in ("temp", "rain", "wind", "ice", "quality")}}
     for array, names in pairs.items():
         data = point / array / "data"
         said = json.loads((data / "view.json").read_text())
@@ -146,7 +152,7 @@ def compare(checks, source, point):
                         what = f"{array}, {reader}, {'decoded' if decode else 'raw'}: {theirs}"
                         same(checks, what, got[ours].values, want[theirs].values)
                         a, b = plain(got[ours].attrs), plain(want[theirs].attrs)
-                        if theirs not in ("temp", "ice"):
+                        if theirs not in ("temp", "wind", "ice"):
                             # Only packed variables have the fill of integers that were all written.
                             a.pop("_FillValue", None), b.pop("_FillValue", None)
                         checks.equal(f"{what}: attributes", a, b)
@@ -325,6 +331,10 @@ def write_tree(path):
         temp[:] = values
         rain = file.createVariable("rain", "f4", ("time", "y", "x"))
         rain[:] = values / 3
+        gust = file.createVariable("gust", "u2", ("time", "y", "x"), fill_value=65535)
+        gust.scale_factor = 0.5
+        gust.set_auto_maskandscale(False)
+        gust[:] = np.where(values == FILL, 65535, values)
         file.createVariable("letter", "S1", ("y",))[:] = np.array(list("abcdef"), "S1")
         crs = file.createVariable("crs", "i4", ())
         crs.grid_mapping_name, crs[...] = "latitude_longitude", 7
@@ -371,7 +381,7 @@ def trees(checks, source, folder, point):
         group = point / name
         said = json.loads((group / "dataset.json").read_text())
         checks.equal(f"{name}: kind and dimensions", (said["kind"], said["dimensions"]), ("cf", {"time": len(DAYS), "y": 6, "x": 7}))
-        checks.equal(f"{name}: variables", sorted(one["name"] for one in said["variables"]), ["crs", "height.of", "letter", "rain", "temp", "time", "y"])
+        checks.equal(f"{name}: variables", sorted(one["name"] for one in said["variables"]), ["crs", "gust", "height.of", "letter", "rain", "temp", "time", "y"])
         checks.equal(f"{name}: what is left out", [(one["what"].split("/")[-1], "dataset.zarr" in one["reason"]) for one in said["left_out"]], [("letter", True)])
         checks.equal(f"{name}: groups", sorted(said["groups"]["model"]["dimensions"].items()), [("time", len(DAYS)), ("z", 3)])
         checks.equal(f"{name}: a group that is no member", (group / "model/deep/group.json").exists(), True)
