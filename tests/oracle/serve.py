@@ -72,7 +72,12 @@ class Client:
     def ask(self, method, path, body=None, **headers):
         """Status, headers and body of an answer. Headers are given with _ for -."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.connection.request(method, path, body=body, headers=named)
+        try:
+            self.connection.request(method, path, body=body, headers=named)
+        except (BrokenPipeError, ConnectionResetError):
+            if body is None:
+                raise
+            # The server answers and closes before a body that it refuses has come.
         answer = self.connection.getresponse()
         return answer.status, answer.headers, answer.read()
 
