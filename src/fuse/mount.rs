@@ -43,6 +43,9 @@ const MAX_READ_AHEAD_REQUESTS: usize = 4;
 /// How long dropping [`Mounted`] waits for the session's threads, which run while files are open.
 const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How long requests may last that are under way when the kernel drops the file system.
+const LAST_REQUESTS: Duration = Duration::from_millis(500);
+
 /// How long [`Mounted::end`] waits for open files to be closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -234,15 +237,17 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
     config.clone_fd = open_device().is_ok();
     let watched = device.try_clone()?;
     let session = Session::from_fd(filesystem, device, acl, config)?;
-    let ended_first = ended.clone();
+    let ended_otherwise = ended.clone();
     thread::Builder::new()
         .name("fuse-connection".to_owned())
         .spawn(move || {
-            // The session goes on until the last request is done, which may take long.
             while !has_ended(&watched, PollTimeout::NONE) {
                 thread::sleep(Duration::from_millis(20));
             }
-            ended_first.set(Ok(()));
+            // The session goes on until the last request is done, which may take long.
+            if ended_otherwise.wait_for(LAST_REQUESTS).is_none() {
+                ended_otherwise.set(Ok(()));
+            }
         })?;
     thread::Builder::new()
         .name("fuse-session".to_owned())

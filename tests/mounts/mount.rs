@@ -12,7 +12,7 @@ use tiledbfs::Result;
 use tiledbfs::internals::bytes::{Bytes, Output};
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount, mountinfo, unmount_path};
 use tiledbfs::internals::layout::FileLayout;
-use tiledbfs::internals::tree::{self, Node, Stat, Tree};
+use tiledbfs::internals::tree::{self, Freshness, Node, Stat, Tree};
 
 fn tree() -> tiledbfs::internals::tree::Node {
     dir([("f", file(*b"fine"))])
@@ -138,6 +138,10 @@ impl tree::File for Slow {
 
     fn mtime(&self) -> u64 {
         crate::common::MTIME
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Immutable
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
