@@ -131,15 +131,10 @@ fn errors_of_directories() {
 #[test]
 fn members_that_cannot_be_read_are_no_empty_group() {
     let sample = MemoryStorage::copy_of(Path::new("tests/data/sample")).unwrap();
-    let is_details = |path: &Path| path.parent() == Some(Path::new("__group"));
-    let details = sample.files().map(|(path, _)| path.to_path_buf());
-    let details = details.filter(|path| is_details(path)).next_back().unwrap();
-    let intact = sample
+    let details = sample
         .files()
-        .find(|(path, _)| **path == *details)
-        .unwrap()
-        .1
-        .clone();
+        .filter(|(path, _)| path.parent() == Some(Path::new("__group")));
+    let (details, intact) = details.map(|(path, bytes)| (path, bytes.clone())).max().unwrap();
     for damaged in [
         intact[..intact.len() / 2].to_vec(),
         vec![0xff; intact.len()],
