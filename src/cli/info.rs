@@ -687,6 +687,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn coordinates_keep_their_last_digit() {
+        let mut dimension = crate::describe::schema::tests::example().dimensions.remove(0);
+        dimension.datatype = Datatype::Float64;
+        let shown = value(&dimension, &(-92.24632150511853f64).to_le_bytes(), None);
+        assert_eq!(shown, "-92.24632150511853");
+    }
+
+    #[test]
     fn names_of_fields_are_escaped_on_terminals_and_values_always() {
         let mut schema = crate::describe::schema::tests::example();
         (schema.dimensions[1].name, schema.attributes[0].name) = (b"d\x1b".to_vec(), b"a\n".to_vec());

@@ -37,6 +37,9 @@ fn an_array_on_one_screen() {
     assert_eq!(line("day"), "day INT32 1..365 73 1..365");
     assert_eq!(line("temperature"), "temperature FLOAT32 BYTESHUFFLE, ZSTD 9");
     assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+    // The same at a time, where the array has no directories of fragments.
+    let past = text(&["info", "weather/at/9999"]);
+    assert_eq!(past.replacen("weather/at/9999:", "weather:", 1), shown);
     // Several arguments, with SOURCE and PATH in one.
     let both = text(&["info", "weather", "../sample/weather"]);
     assert_eq!(
