@@ -422,14 +422,6 @@ impl Chunked for NodeDirectory {
             exported: Exported::Chunk(self.clone(), numbers),
         }))
     }
-
-    fn mtime(&self) -> u64 {
-        self.shown.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.shown.origin()
-    }
 }
 
 /// What a file has of an AnnData.

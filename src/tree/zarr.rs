@@ -124,19 +124,13 @@ struct ZarrArrayDirectory<Z> {
     is_scalar: bool,
 }
 
-/// An array whose chunks have directories.
-pub(super) trait Chunked: Clone + Send + Sync + 'static {
+/// The directory of an array whose chunks have directories.
+pub(super) trait Chunked: Directory + Clone + 'static {
     /// The number of chunks along each axis.
     fn counts(&self) -> Result<Vec<u64>>;
 
     /// The file of a chunk.
     fn chunk(&self, numbers: Vec<u64>) -> Node;
-
-    /// Modification time in milliseconds since the Unix epoch.
-    fn mtime(&self) -> u64;
-
-    /// The origin of chunks and their directories.
-    fn origin(&self) -> Origin;
 }
 
 impl<Z: AsZarr> Chunked for ZarrArrayDirectory<Z> {
@@ -147,14 +141,6 @@ impl<Z: AsZarr> Chunked for ZarrArrayDirectory<Z> {
 
     fn chunk(&self, numbers: Vec<u64>) -> Node {
         self.group.chunk(self.name.clone(), numbers)
-    }
-
-    fn mtime(&self) -> u64 {
-        self.group.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.group.origin()
     }
 }
 
