@@ -742,7 +742,10 @@ impl Found {
         let dimensions: Vec<String> = dimensions
             .map(|(i, dimension)| names::dimension(&dimension.name, i))
             .collect();
+        let is_scalar = dimensions == [SCALARS] && domain == [1];
         let ends = match lengths {
+            // It has one value, written or not.
+            _ if is_scalar => vec![1],
             Lengths::Bounds if view.snapshot().fragments().next().is_none() => vec![0; domain.len()],
             Lengths::Bounds => domain.clone(),
             Lengths::Exact => match view.region()? {
@@ -764,7 +767,7 @@ impl Found {
             },
         };
         let found = Found {
-            is_scalar: dimensions == [SCALARS] && domain == [1],
+            is_scalar,
             name: name.to_vec(),
             extents: extents(&schema)?,
             selection,

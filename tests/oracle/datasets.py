@@ -316,7 +316,7 @@ def damaged(checks, folder, point):
 def write_tree(path):
     """A NetCDF file of everything that TileDB-CF knows: scalars, text, a variable called like a dimension, groups in groups."""
     with netCDF4.Dataset(path, "w") as file:
-        file.setncatts({"title": "größe", "version": 3})
+        file.setncatts({"title": "größe", "version": 3, "_CoordSysBuilder": "cf"})
         for name, length in (("time", None), ("y", 6), ("x", 7)):
             file.createDimension(name, length)
         time = file.createVariable("time", "i4", ("time",))
@@ -420,7 +420,7 @@ def trees(checks, source, folder, point):
 def write_joined(folder):
     """Groups that no program wrote so: lengths that differ, members that do not fit, names that clash, unwritten parts."""
     def array(path, dims, names, write, sparse=False, dtype=np.int32, attributes=None):
-        domain = tiledb.Domain(*[tiledb.Dim(name, domain=ends, tile=4, dtype=np.int32) for name, ends in dims])
+        domain = tiledb.Domain(*[tiledb.Dim(name, domain=ends, tile=min(4, ends[1] - ends[0] + 1), dtype=np.int32) for name, ends in dims])
         attributes = attributes or [tiledb.Attr(name, dtype=dtype, fill=-1) for name in names]
         tiledb.Array.create(path, tiledb.ArraySchema(domain, attributes, sparse=sparse))
         if write:
@@ -437,17 +437,18 @@ def write_joined(folder):
     array(f"{group}/fixed", [("y", (0, 4))], ["v"], [3])
     array(f"{group}/other", [("y", (0, 7))], ["v"], [5])
     array(f"{group}/gone", line, ["v"], None)
+    array(f"{group}/scalar", [("__scalars", (0, 0))], ["once"], None)
     array(f"{group}/from1", [("x", (1, 8))], ["v"], None)
     array(f"{group}/cells", line, [], None, sparse=True, attributes=[tiledb.Attr("v", dtype=np.int32)])
     array(f"{group}/text", line, [], None, attributes=[tiledb.Attr("t", dtype=str), tiledb.Attr("u", dtype=np.uint8, fill=9)])
     with tiledb.open(f"{group}/text", "w") as opened:
         opened[0:10] = {"t": np.array(["a"] * 10, dtype=object), "u": np.arange(10, dtype=np.uint8)}
     with tiledb.Group(group, "w") as opened:
-        for name in ("long", "short", "array7", "clash", "fixed", "other", "from1", "cells", "text", "gone"):
+        for name in ("long", "short", "array7", "clash", "fixed", "other", "from1", "cells", "text", "gone", "scalar"):
             opened.add(f"{group}/{name}", name=name)
         opened.meta["__tiledb_array_fixed_dimensions.fixed"] = "y"
         opened.meta["__tiledb_array_fixed_dimensions.other"] = 5
-        opened.meta["title"] = "joined"
+        opened.meta["title"], opened.meta["_hidden"], opened.meta["_NCProperties"] = "joined", 1.5, "version=2"
     shutil.rmtree(f"{group}/gone")
     empty = f"{folder}/nothing"
     tiledb.Group.create(empty)
@@ -466,14 +467,14 @@ def joined(checks, point):
     # Of the two variables called `a`, that of the earlier member is shown; libtiledb orders members as it likes.
     first = ("array7", "a.data", "a") if ("array7", "a.data", "a") in shown else ("clash", "a", "a")
     checks.equal("joined: variables", shown, {("long", "v", "long"), ("short", "v", "short"), first, ("clash", "b", "b"), ("other", "v", "other"),
-                                              ("fixed", "v", "fixed"), ("text", "u", "u")})
+                                              ("fixed", "v", "fixed"), ("text", "u", "u"), ("scalar", "once", "once")})
     reasons = {one["what"]: one["reason"] for one in said["left_out"]}
-    checks.equal("joined: left out", sorted(reasons), sorted(["__tiledb_array_fixed_dimensions.other", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text/t"]))
+    checks.equal("joined: left out", sorted(reasons), sorted(["_NCProperties", "__tiledb_array_fixed_dimensions.other", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text/t"]))
     with xarray.open_zarr(group / "dataset.zarr", decode_cf=False) as zarred, xarray.open_dataset(group / "dataset.nc", decode_cf=False) as opened:
-        for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9)))):
+        for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9))), ("once", -1)):
             checks.equal(f"joined: {name}", (zarred[name].values.tolist(), opened[name].values.tolist()), (want, want))
         checks.equal("joined: fills", (zarred["long"].attrs["_FillValue"], int(opened["u"].attrs["_FillValue"])), (-1, 9))
-        checks.equal("joined: title", (zarred.attrs, dict(opened.attrs)), ({"title": "joined"}, {"title": "joined"}))
+        checks.equal("joined: attributes", (zarred.attrs, dict(opened.attrs)), ({"title": "joined", "_hidden": 1.5},) * 2)
     nothing = point / "nothing"
     checks.equal("nothing: listed", sorted(os.listdir(nothing)), ["group.json", "metadata.json", "unwritten"])
     checks.equal("nothing: exists", ((nothing / "dataset.nc").exists(), (nothing / "dataset.zarr").exists()), (False, False))

@@ -1,6 +1,6 @@
 //! The metadata of a group that is a data set.
 
-use super::{MAX_LEFT_OUT, Metadata, pairs_in};
+use super::{MAX_LEFT_OUT, MAX_VALUE, Metadata, OF_PROGRAMS, replayed, rules};
 use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::error::Result;
 use crate::export::grid::Value;
@@ -9,6 +9,16 @@ use std::path::PathBuf;
 
 /// A key that begins so names the dimensions of a member that are as long as their domain.
 pub(super) const FIXED: &[u8] = b"__tiledb_array_fixed_dimensions.";
+
+/// Whether a key that begins with `_` is an attribute of the data set: two begin what programs keep.
+fn is_hidden_attribute(key: &[u8]) -> bool {
+    key.starts_with(b"_") && !key.starts_with(b"__") && !OF_PROGRAMS.contains(&key)
+}
+
+/// The most bytes of the value of a key that may be shown; None for the keys of other programs.
+fn is_shown(key: &[u8]) -> Option<u64> {
+    super::is_shown(key).or_else(|| is_hidden_attribute(key).then_some(MAX_VALUE))
+}
 
 /// The metadata of a group.
 pub struct GroupMetadata {
@@ -27,7 +37,8 @@ impl GroupMetadata {
     pub fn of(group: &OpenGroup) -> Result<GroupMetadata> {
         let (engine, path) = (group.engine(), group.path());
         let files = group_metadata(engine, path)?;
-        let mut pairs = pairs_in(engine, files.iter().map(|file| &**file), engine.key_for(path))?;
+        let key = engine.key_for(path);
+        let mut pairs = replayed(engine, files.iter().map(|file| &**file), key, is_shown)?;
         let (mut fixed, mut left_out) = (BTreeMap::new(), Vec::new());
         pairs.retain(|key, value| {
             let reason = match (key.strip_prefix(FIXED), &*value) {
@@ -37,6 +48,11 @@ impl GroupMetadata {
                 }
                 (Some(_), Ok(Value::Numbers(..))) => "it is not text",
                 (_, Err(reason)) => *reason,
+                (None, Ok(_))
+                    if is_hidden_attribute(key) && rules::is_of_files(&String::from_utf8_lossy(key)) =>
+                {
+                    rules::OF_FILES_REASON
+                }
                 (None, Ok(_)) => return true,
             };
             if left_out.len() < MAX_LEFT_OUT {
@@ -44,9 +60,15 @@ impl GroupMetadata {
             }
             false
         });
-        let attributes = Metadata::sort(&[], pairs).array;
+        let (hidden, pairs): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            pairs.into_iter().partition(|(key, _)| is_hidden_attribute(key));
+        let hidden = hidden
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value.ok()?)));
+        let attributes = hidden.chain(Metadata::sort(&[], pairs).array);
+        let attributes: BTreeMap<Vec<u8>, Value> = attributes.collect();
         Ok(GroupMetadata {
-            attributes,
+            attributes: attributes.into_iter().collect(),
             left_out,
             files,
             fixed,

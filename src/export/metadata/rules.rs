@@ -44,12 +44,20 @@ const OWN_TYPE: [(&str, usize); 7] = [
 /// Attributes of netCDF-4 and HDF5, which files have of their own.
 const OF_FILES: [&str; 3] = ["_NCProperties", "DIMENSION_LIST", "REFERENCE_LIST"];
 
+/// Why nothing else can be called like them.
+pub(super) const OF_FILES_REASON: &str = "files have an attribute of this name of their own";
+
+/// Whether files have an attribute `key` of their own.
+pub(super) fn is_of_files(key: &str) -> bool {
+    OF_FILES.contains(&key) || key.starts_with("_Netcdf4")
+}
+
 /// The value of attribute `key` of a field in the type that it must have; or why the field cannot have it.
 pub(in crate::export) fn check(field: &Field, key: &str, value: Value) -> Result<Value, &'static str> {
     let own_type = OWN_TYPE.iter().find(|(name, _)| *name == key);
     let is_packing = PACKING.contains(&key);
-    if OF_FILES.contains(&key) || key.starts_with("_Netcdf4") {
-        return Err("files have an attribute of this name of their own");
+    if is_of_files(key) {
+        return Err(OF_FILES_REASON);
     }
     if field.enumeration.is_some() && key.starts_with("flag_") {
         return Err("the enumeration has flags of its own");
