@@ -51,6 +51,9 @@ const MAX_VALUE: u64 = 65_535;
 /// The most bytes of a value of a program: tables may have thousands of columns.
 const MAX_PROGRAM_VALUE: u64 = 1 << 20;
 
+/// The most bytes of a document of GDAL: palettes of 16 bits have 65,536 colours.
+const MAX_GDAL: u64 = 1 << 22;
+
 /// The most bytes of the key and the value of a field's attribute: an attribute of HDF5 has 65,535 with its
 /// header.
 const MAX_ATTRIBUTE: usize = 65_535 - 512;
@@ -285,6 +288,7 @@ fn pairs_in<'p>(
 fn is_shown(key: &[u8]) -> Option<u64> {
     let known = [OF_ATTRIBUTE, OF_DIMENSION, FLAT, group::FIXED];
     match OF_PROGRAMS.contains(&key) {
+        true if key == gdal::KEY => Some(MAX_GDAL),
         true => Some(MAX_PROGRAM_VALUE),
         false if !key.starts_with(b"_") || known.iter().any(|prefix| key.starts_with(prefix)) => {
             Some(MAX_VALUE)

@@ -50,6 +50,7 @@ RASTERS = {
     "plain": ("float32", 1, "BAND", {}),
     "point": ("uint8", 3, "PIXEL", dict(crs="EPSG:32632", transform=UTM)),
     "palette": ("uint8", 1, "BAND", dict(crs="EPSG:4326", transform=UPWARDS)),
+    "palette_of_16_bits": ("uint16", 1, "BAND", dict(crs="EPSG:4326", transform=UPWARDS)),
 }
 WIDTH, HEIGHT = 50, 37
 # Of tags.
@@ -72,7 +73,7 @@ def write_source(path, name):
                 file.update_tags(band, wavelength=f"{400 + band}")
             file.scales, file.offsets = [0.25 * (band + 1) for band in range(bands)], [-273.15 + band for band in range(bands)]
             file.units = ["K", "m", "kg m-2"][:bands]
-        if name == "palette":
+        if name.startswith("palette"):
             file.write_colormap(1, {value: (value, 255 - value, value // 2, 255) for value in range(256)})
 
 

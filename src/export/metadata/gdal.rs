@@ -34,6 +34,9 @@ pub(super) const KEY: &[u8] = b"_gdal";
 /// The most elements inside of each other.
 const MAX_DEPTH: usize = 16;
 
+/// The most elements, which take more memory than they have bytes.
+const MAX_ELEMENTS: usize = 1 << 18;
+
 /// The most bands: TIFF counts them in 16 bits.
 pub const MAX_BANDS: u64 = u16::MAX as u64;
 
@@ -377,16 +380,20 @@ impl Element {
 
 const MALFORMED: &str = "it is not well-formed XML";
 
-/// The root of a document. Elements are at most [`MAX_DEPTH`] deep, and there is no document type.
+/// The root of a document. There are at most [`MAX_ELEMENTS`] elements, at most [`MAX_DEPTH`] deep, and no document
+/// type.
 fn parse(document: &str) -> Result<Element, &'static str> {
     let mut reader = Reader::from_str(document);
     // The outermost has no name; its only child is the root.
     let mut open = vec![Element::default()];
+    let mut elements = 0;
     loop {
         let event = reader.read_event().map_err(|_| MALFORMED)?;
         let depth = open.len();
         let last = &mut open[depth - 1];
+        elements += usize::from(matches!(event, Event::Start(_) | Event::Empty(_)));
         match event {
+            _ if elements > MAX_ELEMENTS => return Err("it has too many elements"),
             Event::Start(_) | Event::Empty(_) if depth > MAX_DEPTH => {
                 return Err("its elements are too deep");
             }

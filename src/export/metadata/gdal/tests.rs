@@ -89,6 +89,7 @@ fn what_is_malformed_is_left_out_and_the_rest_is_kept() {
 
 #[test]
 fn what_is_no_such_document_is_left_out() {
+    let many = format!("<PAMDataset>{}</PAMDataset>", "<a/>".repeat(MAX_ELEMENTS));
     let deep = format!("<PAMDataset>{}", "<a>".repeat(100_000));
     let cases = [
         ("", "well-formed"),
@@ -106,6 +107,7 @@ fn what_is_no_such_document_is_left_out() {
         ),
         (r#"<PAMDataset><MDI key="&bomb;"/></PAMDataset>"#, "well-formed"),
         (&deep, "too deep"),
+        (&many, "too many"),
     ];
     for (document, reason) in cases {
         let (raster, left_out) = read(document);
