@@ -62,7 +62,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
             text("GEOMETRY_ATTRIBUTE_NAME", "geometry"),
             text(
                 "CRS",
-                r#"{"type": "GeographicCRS", "id": {"authority": "EPSG", "code": 4326}}"#,
+                r#"{"type": "GeographicCRS", "name": "a", "id": {"authority": "EPSG", "code": 4326}}"#,
             ),
             number("LAYER_EXTENT_MINX", -1.0),
             number("LAYER_EXTENT_MINY", -2.0),

@@ -179,7 +179,8 @@ EXTENT = {"LAYER_EXTENT_MINX": 10.5, "LAYER_EXTENT_MINY": 46.75, "LAYER_EXTENT_M
 def write_vectors(folder):
     """Layers as GDAL's driver has them: sparse over _X and _Y, the geometry as bytes; WKT instead of PROJJSON; the type GEOM_WKB alone."""
     layers = {"uint8": (np.uint8, "wkb_geometry", {"CRS": json.dumps(CRS), **EXTENT}), "blob": ("blob", "geom", {"CRS": json.dumps(CRS), **EXTENT}),
-              "wkt": ("blob", "wkb_geometry", {"CRS": 'GEOGCRS["WGS 84"]', "LAYER_EXTENT_MINX": 1.0}), "alone": ("wkb", "shape", {})}
+              "wkt": ("blob", "wkb_geometry", {"CRS": 'GEOGCRS["WGS 84"]', "LAYER_EXTENT_MINX": 1.0}), "alone": ("wkb", "shape", {}),
+              "no_system": ("blob", "geom", {"CRS": '{"a": 1}'})}
     for name, (of, attribute, pairs) in layers.items():
         dims = [tiledb.Dim(axis, domain=(-360.0, 360.0), tile=90.0, dtype=np.float64) for axis in ("_X", "_Y")]
         attributes = [tiledb.Attr(attribute, dtype=of, var=True), tiledb.Attr("FID", dtype=np.int64)]
@@ -195,7 +196,7 @@ def write_vectors(folder):
 
 def compare_vectors(checks, point):
     """GeoPandas reads geometries, reference system and extent."""
-    for name, attribute in {"uint8": "wkb_geometry", "blob": "geom", "wkt": "wkb_geometry", "alone": "shape"}.items():
+    for name, attribute in {"uint8": "wkb_geometry", "blob": "geom", "wkt": "wkb_geometry", "alone": "shape", "no_system": "geom"}.items():
         file = point / name / "data/table.parquet"
         frame = geopandas.read_parquet(file).sort_values("FID")
         checks.equal(f"{name}: geometries", [(shape.x, shape.y) for shape in frame.geometry], POINTS)
@@ -209,7 +210,7 @@ def compare_vectors(checks, point):
         geo = json.loads(pyarrow.parquet.read_schema(part / "table.parquet").metadata[b"geo"])
         checks.equal(f"{name}: a part has no extent", "bbox" in geo["columns"][attribute], False)
         left_out = json.loads((point / name / "data/view.json").read_text())["left_out"]
-        checks.equal(f"{name}: what is left out", [entry["what"] for entry in left_out], ["LAYER_EXTENT_MINX"] if name == "wkt" else [])
+        checks.equal(f"{name}: what is left out", [entry["what"] for entry in left_out], {"wkt": ["LAYER_EXTENT_MINX"], "no_system": ["CRS"]}.get(name, []))
 
 
 def main():

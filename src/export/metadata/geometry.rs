@@ -83,11 +83,11 @@ impl Geometry {
             return None;
         }
         if let Some(Value::Text(text)) = pairs.get(CRS) {
+            out.crs = projjson(text);
             // WKT has no place in GeoParquet.
-            out.crs = match serde_json::from_str(text) {
-                Ok(Json::Object(crs)) => Some(Json::Object(crs)),
-                _ => None,
-            };
+            if out.crs.is_none() && text.trim_start().starts_with('{') {
+                left_out.push((CRS.to_vec(), "it is no PROJJSON"));
+            }
         }
         if EXTENT.iter().any(|key| pairs.contains_key(*key)) {
             out.extent = extent(pairs);
@@ -97,6 +97,13 @@ impl Geometry {
         }
         Some(out)
     }
+}
+
+/// The reference system of a PROJJSON. Of others, readers of GeoParquet fail.
+fn projjson(text: &str) -> Option<Json> {
+    let crs: Json = serde_json::from_str(text).ok()?;
+    let is_system = crs["type"].as_str()?.ends_with("CRS") && crs["name"].is_string();
+    is_system.then_some(crs)
 }
 
 fn extent(pairs: &BTreeMap<Vec<u8>, Value>) -> Option<[f64; 4]> {

@@ -272,7 +272,13 @@ fn geometries_are_told_by_more_than_their_type() {
     ]);
     let name = |name: &'static str| ("GEOMETRY_ATTRIBUTE_NAME", Ok(text(name)));
     assert_eq!(sorted(&fields, []).geometry, None);
-    let metadata = sorted(&fields, [("CRS", Ok(text("{}"))), name("bytes")]);
+    let metadata = sorted(
+        &fields,
+        [
+            ("CRS", Ok(text(r#"{"type": "GeographicCRS", "name": "a"}"#))),
+            name("bytes"),
+        ],
+    );
     let geometry = metadata.geometry.unwrap();
     assert_eq!((geometry.fields, geometry.extent), (vec![1, 2], None));
     assert!(geometry.crs.is_some() && metadata.left_out.is_empty());
