@@ -232,10 +232,26 @@ fn array(
     if !labels.is_empty() {
         line(out, "labels", labels.join(", "));
     }
-    match exports(directory) {
-        Ok(exports) if exports.is_empty() => {}
-        Ok(exports) => line(out, "open", format!("{}, in data/", exports.join(", "))),
+    let metadata = match document(directory, "metadata.json") {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            failures.add(failed(path, error));
+            Value::Null
+        }
+    };
+    match array_kind(directory, &metadata) {
+        Ok((kind, exports)) => {
+            if let Some(kind) = kind {
+                line(out, "kind", kind);
+            }
+            if !exports.is_empty() {
+                line(out, "open", format!("{}, in data/", exports.join(", ")));
+            }
+        }
         Err(error) => failures.add(failed(path, error)),
+    }
+    if let Err(error) = array_place(out, names, directory, &metadata) {
+        failures.add(failed(path, error));
     }
     out.push('\n');
     table(out, &dimension_rows(&schema, &written, names));
@@ -582,62 +598,223 @@ fn is_zarr(directory: &dyn Directory) -> Result<bool> {
 /// The metadata of a Zarr group or array.
 const ZARR_JSON: &str = "zarr.json";
 
-/// Writes what a group is: its kind, what to open it with, and the variables of its data set with their units and
-/// their place on the ground. Nothing for a mere folder of arrays.
-fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()> {
-    const IMAGE: &str = "image.ome.zarr";
-    let metadata = document(group, "metadata.json")?;
-    let told = |key: &str| metadata[key]["value"].as_str();
-    let zarr = below(group, OsStr::new("dataset.zarr"))?;
-    let zarr = zarr.map(|zarr| document(&*zarr, ZARR_JSON)).transpose()?;
-    let nodes = zarr
-        .as_ref()
-        .map(|zarr| &zarr["consolidated_metadata"]["metadata"]);
-    let kind = match (told("soma_object_type"), told("dataset_type")) {
-        (Some("SOMAExperiment"), _) => "experiment",
-        (Some(other), _) => other,
-        (None, Some("bioimg")) => "image",
-        (None, Some(other)) => other,
-        (None, None) if nodes.is_some() => "data set",
-        (None, None) => return Ok(()),
+/// The document of the Zarr hierarchy of this name, if there is one.
+fn zarr_document(directory: &dyn Directory, name: &str) -> Result<Option<Value>> {
+    let found = below(directory, OsStr::new(name))?;
+    found.map(|found| document(&*found, ZARR_JSON)).transpose()
+}
+
+/// The arrays of a Zarr hierarchy by their paths.
+fn zarr_arrays(zarr: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let nodes = zarr["consolidated_metadata"]["metadata"].as_object();
+    nodes
+        .into_iter()
+        .flatten()
+        .filter(|(_, node)| node["node_type"] == "array")
+}
+
+/// Writes a line of a description.
+fn line(out: &mut String, name: &str, value: &str) {
+    let _ = writeln!(out, "{name:<14}{value}");
+}
+
+/// What an array is by the conventions of the program that wrote it, which its metadata tells, and its exports in
+/// `data/`, those that have most of it first.
+fn array_kind(array: &dyn Directory, metadata: &Value) -> Result<(Option<String>, Vec<String>)> {
+    let has = |key: &str| !metadata[key].is_null();
+    let told = ["soma_object_type", "dataset_type"];
+    let kind = match told.iter().find_map(|key| metadata[key]["value"].as_str()) {
+        Some(kind) => escape(kind),
+        None if has("_gdal") => "raster".to_owned(),
+        None if has("GEOMETRY_ATTRIBUTE_NAME") => "geometry".to_owned(),
+        None if has("__pandas_index_dims") => "table".to_owned(),
+        None => return Ok((None, exports(array)?)),
     };
-    let line = |out: &mut String, name: &str, value: &str| {
-        let _ = writeln!(out, "{name:<14}{value}");
-    };
-    out.push('\n');
-    line(out, "kind", &escape(kind).to_string());
-    if below(group, OsStr::new(IMAGE))?.is_some() {
-        line(out, "open", IMAGE);
+    let mut exports = exports(array)?;
+    if kind != "raster" {
+        exports.sort_by_key(|name| name != "table.parquet");
+        return Ok((Some(kind), exports));
     }
-    // An experiment's frames and matrices are no grids.
-    let nodes = nodes
-        .and_then(Value::as_object)
-        .filter(|_| told("soma_object_type").is_none());
-    let Some(nodes) = nodes else { return Ok(()) };
-    line(out, "open", "dataset.zarr, dataset.nc");
-    let arrays = || nodes.iter().filter(|(_, node)| node["node_type"] == "array");
-    for (name, mapping) in arrays() {
+    exports.sort_by_key(|name| match name.as_str() {
+        RASTER => 0,
+        "array.zarr" | "array.nc" => 1,
+        _ => 2,
+    });
+    if let Some(raster) = exports.first_mut().filter(|name| *name == RASTER)
+        && let Some(image) = raster_image(array)?
+    {
+        *raster = format!("{RASTER}/{image}");
+    }
+    Ok((Some(kind), exports))
+}
+
+/// The directory of an array's images.
+const RASTER: &str = "raster";
+
+/// The image that has all bands of a raster of GDAL, if there is one.
+fn raster_image(array: &dyn Directory) -> Result<Option<&'static str>> {
+    const IMAGE: &str = "TDB_VALUES.tif";
+    let data = below(array, OsStr::new("data"))?;
+    let raster = data.map(|data| below(&*data, OsStr::new(RASTER))).transpose()?;
+    let image = raster.flatten().map(|raster| raster.lookup(OsStr::new(IMAGE)));
+    Ok(image.transpose()?.flatten().map(|_| IMAGE))
+}
+
+/// Writes the place on the ground of an array, and the units of its variables, as far as the conventions of the
+/// program that wrote it tell them.
+fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: &Value) -> Result<()> {
+    if !metadata["GEOMETRY_ATTRIBUTE_NAME"].is_null() {
+        let crs = metadata["CRS"]["value"].as_str();
+        let crs = crs.and_then(|crs| serde_json::from_str::<Value>(crs).ok());
+        if let Some(name) = crs.as_ref().and_then(|crs| crs["name"].as_str()) {
+            line(out, "crs", &escape(name));
+        }
+        let ends = ["MINX", "MAXX", "MINY", "MAXY"];
+        let ends = ends.map(|end| metadata[&format!("LAYER_EXTENT_{end}")]["value"].as_f64());
+        if let [Some(min_x), Some(max_x), Some(min_y), Some(max_y)] = ends {
+            line(out, "extent", &format!("X {min_x}..{max_x}, Y {min_y}..{max_y}"));
+        }
+        return Ok(());
+    }
+    let told = |key: &str| ["_gdal", "_CRS", "_UNIT"].contains(&key) || key.ends_with(".units");
+    let mut keys = metadata.as_object().into_iter().flat_map(|pairs| pairs.keys());
+    let is_told = keys.any(|key| told(key));
+    let Some(data) = below(array, OsStr::new("data"))?.filter(|_| is_told) else {
+        return Ok(());
+    };
+    let Some(zarr) = zarr_document(&*data, "array.zarr")? else {
+        return Ok(());
+    };
+    write_place(out, &zarr);
+    let units = zarr_arrays(&zarr).filter_map(|(name, variable)| {
+        let units = variable["attributes"]["units"].as_str()?;
+        Some(format!("{} {}", names.show_text(name), escape(units)))
+    });
+    let units: Vec<String> = units.collect();
+    if !units.is_empty() {
+        line(out, "units", &units.join(", "));
+    }
+    Ok(())
+}
+
+/// Writes the reference systems of a Zarr hierarchy, and the extents of what lies in them.
+fn write_place(out: &mut String, zarr: &Value) {
+    for (name, mapping) in zarr_arrays(zarr) {
         let attributes = &mapping["attributes"];
         let Some(wkt) = attributes["crs_wkt"].as_str() else {
             continue;
         };
         // The name is the first text of a WKT.
-        line(
-            out,
-            "crs",
-            &escape(wkt.split('"').nth(1).unwrap_or(wkt)).to_string(),
-        );
-        let mapped = arrays().find(|(_, array)| array["attributes"]["grid_mapping"] == **name);
+        let crs = escape(wkt.split('"').nth(1).unwrap_or(wkt));
+        line(out, "crs", &crs);
+        let mapped = zarr_arrays(zarr).find(|(_, array)| array["attributes"]["grid_mapping"] == **name);
         let transform = attributes["GeoTransform"].as_str();
-        if let Some(extent) = mapped
-            .zip(transform)
-            .and_then(|((_, array), text)| extent(array, text))
-        {
+        let found = mapped.zip(transform);
+        if let Some(extent) = found.and_then(|((_, array), text)| extent(array, text)) {
             line(out, "extent", &extent);
         }
     }
+}
+
+/// Writes what an image is made of: the size of its pixels, and its channels.
+fn write_image(out: &mut String, ome: &Value) {
+    let image = &ome["multiscales"][0];
+    let scale = items(&image["datasets"][0]["coordinateTransformations"][0]["scale"]);
+    let sizes = items(&image["axes"]).iter().zip(scale);
+    let sizes = sizes.filter_map(|(axis, size)| {
+        Some(format!(
+            "{} {size} {}",
+            text(&axis["name"]),
+            axis["unit"].as_str()?
+        ))
+    });
+    let sizes: Vec<String> = sizes.collect();
+    if !sizes.is_empty() {
+        line(out, "pixel", &sizes.join(", "));
+    }
+    let channels = items(&ome["omero"]["channels"]).iter();
+    let channels: Vec<String> = channels.map(|channel| escape(text(&channel["label"]))).collect();
+    if !channels.is_empty() {
+        line(out, "channels", &channels.join(", "));
+    }
+}
+
+/// The AnnData of the measurements of an experiment, and of a measurement.
+fn anndata(group: &dyn Directory) -> Result<Vec<String>> {
+    const FILES: [&str; 2] = ["anndata.zarr", "anndata.h5ad"];
+    const MEASUREMENTS: &str = "ms";
+    let mut found = Vec::new();
+    let mut add = |group: &dyn Directory, path: &str| -> Result<()> {
+        for name in FILES {
+            match group.lookup(OsStr::new(name)) {
+                Ok(Some(_)) => found.push(format!("{path}{name}")),
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    };
+    add(group, "")?;
+    if let Some(measurements) = below(group, OsStr::new(MEASUREMENTS))? {
+        let listing = measurements.list()?;
+        for (name, _) in (0..).map_while(|index| listing.get(index)) {
+            if let Some(measurement) = below(&*measurements, &name)? {
+                let name = escape(name.as_encoded_bytes());
+                add(&*measurement, &format!("{MEASUREMENTS}/{name}/"))?;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Writes what a group is: its kind, what to open it with, and the variables of its data set with their units and
+/// their place on the ground. Nothing for a mere folder of arrays.
+fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()> {
+    const IMAGE: &str = "image.ome.zarr";
+    const DATA_SET: &str = "dataset.zarr";
+    const FULL_RESOLUTION: &str = "l_0";
+    let metadata = document(group, "metadata.json")?;
+    let told = |key: &str| metadata[key]["value"].as_str();
+    let image = zarr_document(group, IMAGE)?;
+    let data_set = zarr_document(group, DATA_SET)?;
+    let kind = match (told("soma_object_type"), told("dataset_type")) {
+        (Some("SOMAExperiment"), _) => "experiment",
+        (Some(other), _) => other,
+        (None, Some("bioimg")) => "image",
+        (None, Some(other)) => other,
+        (None, None) if data_set.is_some() => "data set",
+        (None, None) => return Ok(()),
+    };
+    out.push('\n');
+    line(out, "kind", &escape(kind));
+    // An experiment's frames and matrices are no grids.
+    if told("soma_object_type").is_some() {
+        let found = anndata(group)?;
+        if !found.is_empty() {
+            line(out, "open", &found.join(", "));
+        }
+        return Ok(());
+    }
+    let (open, zarr) = match (image, data_set) {
+        (Some(image), _) => (vec![IMAGE.to_owned()], image),
+        (None, Some(zarr)) => {
+            let mut open = vec![DATA_SET.to_owned(), "dataset.nc".to_owned()];
+            if kind == "raster"
+                && let Some(full) = below(group, OsStr::new(FULL_RESOLUTION))?
+                && let Some(image) = raster_image(&*full)?
+            {
+                open.insert(0, format!("{FULL_RESOLUTION}/data/{RASTER}/{image}"));
+            }
+            (open, zarr)
+        }
+        (None, None) => return Ok(()),
+    };
+    line(out, "open", &open.join(", "));
+    write_place(out, &zarr);
+    write_image(out, &zarr["attributes"]["ome"]);
     let mut rows = vec![["variable", "type", "dimensions", "shape", "units"].map(str::to_owned)];
-    for (name, array) in arrays() {
+    for (name, array) in zarr_arrays(&zarr) {
         let joined = |value: &Value, between: &str| {
             let items = items(value).iter().map(|item| match item {
                 Value::String(text) => names.show_text(text),
@@ -651,7 +828,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
             text(&array["data_type"]).to_owned(),
             joined(&array["dimension_names"], " "),
             joined(&array["shape"], " × "),
-            units.map(|units| escape(units).to_string()).unwrap_or_default(),
+            units.map(escape).unwrap_or_default(),
         ]);
     }
     out.push('\n');

@@ -28,7 +28,7 @@ from ome_zarr_models.v05.image import Image
 from tiledb.bioimg.converters.ome_tiff import OMETiffConverter
 from tiledb.bioimg.openslide import TileDBOpenSlide
 
-from documented import run_lines
+from documented import described, run_lines
 from mount import ROOT, errors, mounted, stats
 from plain_tools import Checks
 from serve_page import served
@@ -243,6 +243,9 @@ def main():
             chunks = [len(list((point / name / "image.ome.zarr/0/c").rglob("*"))) for name in ("channels", "webp")]
             checks.equal("more than one chunk", min(chunks) > 4, True)
             compare_zarrita(checks, groups, point)
+            said = described(f"{groups}/channels")
+            checks.equal("info", [said.get(key) for key in ("kind", "open", "pixel", "channels", "0")],
+                         ["image", "image.ome.zarr", "y 500.0 nanometer, x 0.25 micrometer", "blue, gr\u00fcn, red", "uint16 c y x 3 \u00d7 310 \u00d7 405"])
             run_lines(checks, "images", f"{folder}/documented", {"image": point / "channels"})
             checks.equal("errors of the mount", errors(point), [])
         cases_in = f"{folder}/malformed"

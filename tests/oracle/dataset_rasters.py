@@ -27,7 +27,7 @@ from rasterio.transform import Affine
 from rasterio.windows import Window
 
 from capi import Lib
-from documented import run_lines
+from documented import described as told_by_info, run_lines
 from mount import binary, errors, mounted, stats
 from plain_tools import Checks
 
@@ -320,6 +320,17 @@ def compare_overviews(checks, point, folder):
         checks.equal(f"overviews in {view}", os.path.exists(first / view / "raster/TDB_VALUES.tif.ovr"), is_there)
 
 
+def compare_info(checks, point, folder):
+    """What an array and a group are, where they lie, and an image of them by the name that `tiledbfs info` has first."""
+    for name, inside in (("band", "data"), ("group_band", "")):
+        said = told_by_info(f"{folder}/arrays/{name}")
+        checks.equal(f"{name}: info", [said.get(key) for key in ("kind", "crs", "extent")],
+                     ["raster", "WGS 84 / UTM zone 32N", "X 399960..400460, Y 5299670..5300040"])
+        with rasterio.open(point / name / inside / said["open"].split(", ")[0]) as file:
+            checks.equal(f"{name}: what info says to open", (file.crs.to_epsg(), file.count), (32632, 3))
+    checks.equal("info: units", told_by_info(f"{folder}/arrays/attributes")["units"], "TDB_VALUES_1 K, TDB_VALUES_2 m, TDB_VALUES_3 kg m-2, Y m, X m")
+
+
 def write_together(folder):
     """Groups of two rasters, at one place and at two."""
     for group, origins in (("together", (5300040.0, 5300040.0)), ("apart", (5300040.0, 5300050.0))):
@@ -533,6 +544,7 @@ def main():
             compare_grids(checks, point, folder)
             compare_overviews(checks, point, folder)
             compare_together(checks, point)
+            compare_info(checks, point, folder)
             run_lines(checks, "rasters", f"{folder}/documented", {"array": point / "band"})
             multidimensional(checks, point / "multidimensional/data")
             checks.equal("errors of the mount", errors(point), [])

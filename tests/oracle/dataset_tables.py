@@ -22,7 +22,7 @@ import shapely
 import tiledb
 from pandas.testing import assert_frame_equal
 
-from documented import run_lines
+from documented import described, run_lines
 from mount import ROOT, errors, mounted, stats
 from plain_tools import Checks
 
@@ -234,6 +234,10 @@ def main():
             frame = point / os.listdir(f"{folder}/frames")[0]
             with mounted(f"{folder}/vectors") as vectors:
                 compare_vectors(checks, vectors)
+                frame_said, layer_said = described(f"{folder}/frames/several"), described(f"{folder}/vectors/blob")
+                checks.equal("info of a data frame", [frame_said.get(key) for key in ("kind", "open")], ["table", "table.parquet, table.csv, in data/"])
+                checks.equal("info of a layer", [layer_said.get(key) for key in ("kind", "crs", "extent")],
+                             ["geometry", CRS["name"], "X {:g}..{:g}, Y {:g}..{:g}".format(*(EXTENT[f"LAYER_EXTENT_{end}"] for end in ("MINX", "MAXX", "MINY", "MAXY")))])
                 run_lines(checks, "tables", f"{folder}/documented", {"array": frame, "layer": vectors / "blob"})
         with mounted(f"{folder}/malformed") as point:
             malformed(checks, point)

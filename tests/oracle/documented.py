@@ -3,12 +3,20 @@
 import contextlib
 import importlib
 import re
+import subprocess
 from pathlib import Path
 
-from mount import ROOT
+from mount import ROOT, binary
 
 # The stages that run them, by the module that a line begins with.
 STAGES = {"rasterio": "rasters", "xarray": "rasters", "ome_zarr": "images", "zarr": "images", "pandas": "tables", "geopandas": "tables"}
+
+
+def described(source):
+    """What `tiledbfs info` says of a source: what follows the first word of each line, of the first line that begins so."""
+    done = subprocess.run([binary(), "info", source], capture_output=True, text=True, timeout=60, check=True)
+    words = [line.split() for line in done.stdout.splitlines()]
+    return {line[0]: " ".join(line[1:]) for line in reversed(words) if line}
 
 
 def lines():

@@ -36,6 +36,7 @@ import tiledbsoma.io
 import zarr
 from anndata.experimental import read_lazy
 
+from documented import described
 from mount import ROOT, binary, errors, mounted
 from plain_tools import Checks
 from soma_lives import CREATED, INGESTED, Life, quietly
@@ -804,6 +805,8 @@ def documented(checks, folder):
     obs = pd.DataFrame({"cell_type": pd.Categorical(["B", "T", "NK"] * 20), "a/b": range(60)}, index=[f"cell {i}" for i in range(60)])
     data = anndata.AnnData(sp.random(60, 20, 0.2, format="csr", rng=np.random.default_rng(1)), obs, pd.DataFrame(index=[f"gene {i}" for i in range(20)]))
     tiledbsoma.io.from_anndata(str(work / "source/pbmc"), data, measurement_name="RNA")
+    said = described(work / "source/pbmc")
+    checks.equal("info of an experiment", (said["kind"], said["open"]), ("experiment", "ms/RNA/anndata.zarr, ms/RNA/anndata.h5ad"))
     with mounted(work / "source") as point:
         (work / "mnt/pbmc").symlink_to(point / "pbmc")
         with contextlib.chdir(work):
