@@ -691,6 +691,29 @@ def dates_in_uns(checks, folder):
         checks.equal("dates in uns: what is left of the frame", (list(frame.columns), frame.index.tolist()), (["n"], [0, 1, 2]))
 
 
+def odd_indexes(checks, folder):
+    """An index of dates, or of a name that no file has; joinids of more than 32 bits, zeros and NaN that are stored, and a layer without a cell."""
+    uri, rows, columns = f"{folder}/indexes", [3, 2**31 + 5, 2**31 + 6, 2**40 + 7], [0, 2**32]
+    dates = {f"in {unit}": pa.array([-1, None, 2**31, 0], pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")}
+    obs = pa.table({"soma_joinid": rows, **dates, "a/b": pa.array(["p", "q", "r", "s"], pa.large_string())})
+    var = pa.table({"soma_joinid": columns, "var_id": pa.array(["x", "y"], pa.large_string())})
+    with tiledbsoma.Experiment.create(uri) as experiment:
+        experiment.add_new_dataframe("obs", schema=obs.schema, domain=[(0, 2**41)]).write(obs)
+        measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
+        measurement.add_new_dataframe("var", schema=var.schema, domain=[(0, 2**33)]).write(var)
+        X = measurement.add_new_collection("X")
+        at = {"soma_dim_0": [3, rows[1], rows[1], rows[3], 5, rows[1]], "soma_dim_1": [columns[1], 0, columns[1], 0, 0, 77]}
+        for key, of, data in (("data", pa.float32(), [0, float("nan"), -0.0, 1, 2, 3]), ("bytes", pa.uint8(), [0, 255, 2, 3, 4, 5]), ("none", pa.float64(), [])):
+            with X.add_new_sparse_ndarray(key, type=of, shape=(2**41 + 1, 2**33 + 1)) as array:
+                if data:
+                    array.write(pa.table({**at, "soma_data": pa.array(data, of)}))
+    for name in (*dates, "a/b"):
+        with tiledbsoma.DataFrame.open(f"{uri}/obs", "w") as frame:
+            frame.metadata["soma_dataframe_original_index_name"] = json.dumps(name)
+        with mounted(uri) as point, tiledbsoma.Experiment.open(uri) as experiment:
+            compare_tree(checks, f"index {name}", point / "ms/RNA" / NAME, Model(experiment, "RNA"), np.random.default_rng(10), read=name == "a/b")
+
+
 def many_columns(checks, folder):
     """More columns than an attribute of HDF5 can list, without a row: writing takes long."""
     uri, names, most = f"{folder}/wide", [f"column {i}" for i in range(4_100)], 4_091
@@ -828,7 +851,7 @@ def main():
         life = live(checks, source, options.seed, options.count)
         stages = {
             another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder), private: (life, folder),
-            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
+            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), odd_indexes: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
             with tried(checks, stage.__name__):

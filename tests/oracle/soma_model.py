@@ -134,8 +134,9 @@ class Model:
         index = unnamed if name is None else name
         names = [each for each in frame.schema.names if each != "soma_joinid"]
         shown = [each for each in names if can_be_shown(each) and not is_bytes(frame.schema.field(each).type)]
-        key, kept = "_index", index in shown or (index == "_index" and index in names)
-        if kept and name is not None:
+        # An index is no node of its name if none can have it.
+        key, kept = "_index", index in names and not is_bytes(frame.schema.field(index).type)
+        if kept and name is not None and can_be_shown(name):
             key = name
         self.left_out |= {f"{path}/{each}" for each in names if each not in shown and not (kept and each == index)}
         columns = [each for each in shown if not (kept and each == index)]
@@ -152,7 +153,7 @@ class Model:
         elif column is None:
             self.array(path, text([str(i) for i in range(length)]) if as_text else np.arange(length))
         else:
-            self.array(path, text(["" if value is None else str(value) for value in column.to_pylist()]))
+            self.array(path, text(names_of(column)))
 
     def column(self, path, column):
         """A column, by its type and whether it has nulls."""
@@ -283,6 +284,15 @@ class Model:
         self.array(f"{path}/_index", np.arange(len(data)))
         for name, values in [*zip(names, coordinates), ("soma_data", data)]:
             self.array(f"{path}/{name}", values[order])
+
+
+def names_of(column):
+    """Values of an index as text: dates with the decimals of their unit, as pandas has them; nulls as ""."""
+    of = column.type
+    if pa.types.is_timestamp(of):
+        dates = np.datetime_as_string(column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(f"M8[{of.unit}]"))
+        return ["" if null else date.replace("T", " ") for date, null in zip(dates, column.is_null().to_pylist())]
+    return ["" if value is None else str(value) for value in column.to_pylist()]
 
 
 def is_bytes(of):

@@ -16,7 +16,8 @@ use super::node::{Array, Content, Held, InOrder, Parts};
 use crate::bytes::{Bytes, Keep, Output};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::format::datatype::Datatype;
+use crate::export::csv::text::datetime;
+use crate::format::datatype::{Datatype, Kind};
 use crate::format::scalar::Scalar;
 use crate::runtime::cache::{CacheKey, Entry};
 use crate::runtime::{get_or_make, parallel};
@@ -343,7 +344,8 @@ impl Texts for RowNumbers {
     }
 }
 
-/// A number as Python's `str` has it.
+/// A number as Python's `str` has it, or a date as pandas' has: `2025-02-04 00:00:00`, with as many decimals
+/// as its unit has.
 pub(super) fn number_text(datatype: Datatype, bytes: &[u8]) -> Option<String> {
     Some(match Scalar::read(datatype, bytes)? {
         Scalar::Unsigned(number) if datatype == Datatype::Bool => match number {
@@ -351,6 +353,15 @@ pub(super) fn number_text(datatype: Datatype, bytes: &[u8]) -> Option<String> {
             _ => "True".to_owned(),
         },
         Scalar::Unsigned(number) => number.to_string(),
+        Scalar::Signed(count) if datatype.kind() == Kind::Datetime => {
+            let mut text = Vec::new();
+            datetime(datatype, count, &mut text);
+            let text = String::from_utf8(text).expect("dates are ASCII");
+            match text.split_once('T') {
+                Some((day, time)) if !time.is_empty() => format!("{day} {time}"),
+                _ => text,
+            }
+        }
         Scalar::Signed(number) => number.to_string(),
         Scalar::Float32(number) => float_text(&format!("{number:e}")),
         Scalar::Float64(number) => float_text(&format!("{number:e}")),
@@ -494,5 +505,14 @@ mod tests {
         let single = number_text(Datatype::Float32, &0.1f32.to_le_bytes());
         assert_eq!(single.unwrap(), "0.1");
         assert_eq!(number_text(Datatype::Bool, &[2]).unwrap(), "True");
+        for (datatype, text) in [
+            (Datatype::DatetimeDay, "1969-12-31"),
+            (Datatype::DatetimeSec, "1969-12-31 23:59:59"),
+            (Datatype::DatetimeUs, "1969-12-31 23:59:59.999999"),
+        ] {
+            assert_eq!(number_text(datatype, &i64::to_le_bytes(-1)).unwrap(), text);
+        }
+        let no_time = number_text(Datatype::DatetimeNs, &i64::to_le_bytes(i64::MIN));
+        assert_eq!(no_time.unwrap(), "NaT");
     }
 }

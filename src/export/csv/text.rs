@@ -142,7 +142,7 @@ fn float(number: impl zmij::Float, out: &mut Vec<u8>) {
 
 /// Appends a date, or a date and a time of day with as many decimals as the unit has. Years have at least
 /// four characters, including the sign, as NumPy prints them.
-fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
+pub(in crate::export) fn datetime(datatype: Datatype, count: i64, out: &mut Vec<u8>) {
     use Datatype::*;
     if count == NOT_A_TIME {
         out.extend_from_slice(b"NaT");
