@@ -50,7 +50,7 @@ pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
         &args.source_args.options()?.without_bounds(),
         |found, _| match found.node {
             Node::File(file) => {
-                copier.copy(&*file, found.path, &|_, bytes| out.write_bytes(bytes))?;
+                copier.copy(&*file, found.path, &|_| Ok(0), &|_, bytes| out.write_bytes(bytes))?;
                 Ok(())
             }
             _ => Err(Stop::Failed(failed(found.path, "is a directory"))),

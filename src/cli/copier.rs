@@ -15,6 +15,10 @@ use std::thread;
 /// offsets, without gaps; one of several threads in any order, and at once.
 pub type Write<'a> = &'a (dyn Fn(u64, &[u8]) -> Result<(), Stop> + Sync);
 
+/// Called before the first byte is written: with the opened file, or without one for a stream. Returns the
+/// offset to begin at, which is 0 for a stream.
+pub type Begin<'a> = &'a dyn Fn(Option<&FileLayout>) -> Result<u64, Stop>;
+
 /// How files are copied.
 pub struct Copier {
     /// Threads that copy one file.
@@ -29,13 +33,17 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// Copies all bytes of `file`, which messages call `path`, with `write`. Returns how many these are.
-    pub fn copy(&self, file: &dyn File, path: &OsStr, write: Write) -> Result<u64, Stop> {
+    /// Copies all bytes of `file`, which messages call `path`, from where `begin` says on, with `write`.
+    /// Returns how many the file has.
+    pub fn copy(&self, file: &dyn File, path: &OsStr, begin: Begin, write: Write) -> Result<u64, Stop> {
         if let Some(stream) = file.stream().map_err(|error| failed(path, error))? {
+            begin(None)?;
             return self.stream(stream, path, write);
         }
         let open = file.open().map_err(|error| failed(path, error))?;
-        self.pieces(&open, path, write)?;
+        let start = begin(Some(&open))?;
+        self.bar.inc(start);
+        self.pieces(&open, start, path, write)?;
         Ok(open.len())
     }
 
@@ -60,9 +68,9 @@ impl Copier {
         Ok(bytes)
     }
 
-    /// Copies all bytes, each thread one piece after the other.
-    fn pieces(&self, open: &FileLayout, path: &OsStr, write: Write) -> Result<(), Stop> {
-        let next = AtomicU64::new(0);
+    /// Copies all bytes from `start` on, each thread one piece after the other.
+    fn pieces(&self, open: &FileLayout, start: u64, path: &OsStr, write: Write) -> Result<(), Stop> {
+        let next = AtomicU64::new(start);
         // Of several failures, the first in the file is reported.
         let stopped: Mutex<Option<(u64, Stop)>> = Mutex::default();
         let stop = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +78,7 @@ impl Copier {
             let mut piece = Output::new();
             loop {
                 let offset = next.fetch_add(self.piece_size, Ordering::Relaxed);
-                if offset >= open.len() || stop().is_some() {
+                if offset >= open.len() || stop().as_ref().is_some_and(|(first, _)| *first < offset) {
                     return;
                 }
                 let copied = self.check_interrupted().and_then(|()| {
@@ -90,7 +98,7 @@ impl Copier {
                 }
             }
         };
-        let threads = self.threads.min(open.len().div_ceil(self.piece_size));
+        let threads = self.threads.min((open.len() - start).div_ceil(self.piece_size));
         thread::scope(|scope| {
             for _ in 1..threads {
                 scope.spawn(one);

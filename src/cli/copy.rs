@@ -1,7 +1,7 @@
 //! `tiledbfs cp`: copies files and directories of the tree.
 //!
-//! A file is written as [`PARTIAL`] in the target directory and renamed once it is complete. An incomplete
-//! directory contains [`UNFINISHED`], which names its original, so that the same command continues it.
+//! A file is written as a [`Partial`] one in the target directory. An incomplete directory contains
+//! [`UNFINISHED`], which names its original, so that the same command continues it.
 
 use super::copier::Copier;
 use super::logging::{self, VerboseArgs};
@@ -10,29 +10,32 @@ use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
 use crate::calendar::now;
-use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY};
+use crate::layout::FileLayout;
+use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, Stat, identity};
 use clap::{Args, ValueHint};
 use indicatif::HumanBytes;
+use partial::{Partial, SAVE_EVERY};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 use std::{iter, thread};
 
 pub(super) const HELP: &str = "\
 If DEST is a directory, copies go into it; otherwise it is the name of the copy.
 Copies are writable, like any new file. A file gets its name when it is
-complete; one that cannot be read is not copied, and the exit code is 1. A
-directory that is not complete holds `.tiledbfs-unfinished`, and the same
-command continues it. .tiledbfs/ is not copied with the rest.
+complete; one that cannot be read is not copied, and the exit code is 1. The
+same command continues a large file that was interrupted, unless the source has
+changed, and a directory that is not complete, which holds
+`.tiledbfs-unfinished`. .tiledbfs/ is not copied with the rest.
 
 Examples:
   tiledbfs cp my_array schema.json /tmp
@@ -70,9 +73,6 @@ pub(super) struct CopyArgs {
     source_args: TreeArgs,
 }
 
-/// The name of a file while it is written.
-const PARTIAL: &str = ".tiledbfs-part";
-
 /// The marker file in an incomplete copy of a directory.
 const UNFINISHED: &str = ".tiledbfs-unfinished";
 
@@ -88,6 +88,8 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let mut copy = TreeCopy {
         args,
+        source: PathBuf::new(),
+        save_every: SAVE_EVERY,
         copier: Copier {
             threads: threads.min(MAX_THREADS),
             piece_size: PIECE_SIZE,
@@ -120,6 +122,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
             return Err(failed(target.as_os_str(), what).into());
         }
         copy.check_place(&found, &target)?;
+        copy.source = found.source.to_owned();
         match found.node {
             Node::File(file) => {
                 copy.measure(iter::once(Node::File(file.clone())));
@@ -158,6 +161,9 @@ fn files(count: u64) -> String {
 /// Copies of files and directories under way.
 struct TreeCopy<'a> {
     args: &'a CopyArgs,
+    /// Where what is copied lies.
+    source: PathBuf,
+    save_every: Duration,
     copier: Copier,
     copied: u64,
     bytes: u64,
@@ -342,21 +348,34 @@ impl TreeCopy<'_> {
                 return Ok(());
             }
         }
-        let part = place.path(PARTIAL);
-        let out = part_file(&part).map_err(write)?;
+        let out = Partial::open(place, self.save_every).map_err(write)?;
         self.copier.bar.set_message(show_path(Path::new(path)));
-        let filled = self.copier.copy(file, path, &|offset, bytes| {
-            Ok(out.write_all_at(bytes, offset).map_err(write)?)
+        let begin = |open: Option<&FileLayout>| {
+            let Some(open) = open else {
+                return Ok(out.begin(None, 0).map_err(write)?);
+            };
+            let stat = Stat {
+                len: open.len(),
+                version: open.version(),
+            };
+            let identity = identity(file, stat, &(&self.source, path, file.mtime()));
+            let there = out.begin(identity, stat.len).map_err(write)?;
+            if there > 0 {
+                log::info!("{} is continued at byte {there}", show_path(target));
+            }
+            Ok(there)
+        };
+        let filled = self.copier.copy(file, path, &begin, &|offset, bytes| {
+            Ok(out.write(offset, bytes).map_err(write)?)
         });
         match filled {
             Err(stop) => {
-                fs::remove_file(&part).map_err(write)?;
+                out.stop().map_err(write)?;
                 return Err(stop);
             }
             Ok(bytes) => self.bytes += bytes,
         }
-        // Replaces a link that has been put there meanwhile.
-        fs::rename(&part, &held).map_err(write)?;
+        out.finish(&held).map_err(write)?;
         self.copied += 1;
         Ok(())
     }
@@ -429,36 +448,6 @@ fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
     there.len() == len && (written >= mtime || mtime > now())
 }
 
-/// Opens the partial file, empties it, and locks out other processes.
-fn part_file(path: &Path) -> io::Result<File> {
-    loop {
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other("another process is copying to this directory"));
-            }
-            // Some file systems have no locks.
-            Ok(()) | Err(TryLockError::Error(_)) => {}
-        }
-        // Another process may have renamed the file since it was opened.
-        let opened = file.metadata()?;
-        let still = fs::symlink_metadata(path);
-        if still.is_ok_and(|still| (still.dev(), still.ino()) == (opened.dev(), opened.ino())) {
-            // Another name of somebody's file.
-            if opened.nlink() > 1 {
-                fs::remove_file(path)?;
-                continue;
-            }
-            file.set_len(0)?;
-            return Ok(file);
-        }
-    }
-}
-
+mod partial;
 #[cfg(test)]
 mod tests;

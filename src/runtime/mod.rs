@@ -41,6 +41,13 @@ pub(crate) fn get_or_make<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T
     }
 }
 
+/// A hash that is the same in every process, so long that no two values have the same by chance.
+#[cfg(feature = "mount")]
+pub(crate) fn strong_hash(value: &impl Hash) -> u128 {
+    let half = |salt: u8| u128::from(hash(&(salt, value)));
+    half(0) << 64 | half(1)
+}
+
 /// A hash that is the same in every process.
 pub(crate) fn hash(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();

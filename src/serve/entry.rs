@@ -2,9 +2,8 @@
 
 use super::path::UrlPath;
 use crate::error::Result;
-use crate::tree::{Directory, DirectoryKind, File, Freshness, Listing, Node, NodeType, Stat};
+use crate::tree::{Directory, DirectoryKind, File, Listing, Node, NodeType, Stat, identity};
 use std::ffi::{OsStr, OsString};
-use std::hash::Hasher;
 use std::sync::Arc;
 
 /// A file or directory with its place in the tree.
@@ -59,26 +58,9 @@ impl Entry {
     }
 }
 
-/// The entity tag of `file` in the state of `stat`: a hash of what decides its bytes, the same in every
-/// process of this version of the program.
+/// The strong entity tag of `file` in the state of `stat`; None for files that change continuously.
 pub fn etag(path: &UrlPath, file: &dyn File, stat: Stat) -> Option<String> {
-    let version = match file.freshness() {
-        Freshness::Live => return None,
-        // A file of a fragment has one state, which its path names.
-        Freshness::Immutable => 0,
-        Freshness::Listing => stat.version,
-    };
-    // Twice 64 bits: a strong tag must not be that of other bytes by chance.
-    let half = |salt: u8| {
-        let mut hasher = std::hash::DefaultHasher::new();
-        hasher.write_u8(salt);
-        hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
-        hasher.write(path.encode(false).as_bytes());
-        hasher.write_u64(version);
-        hasher.write_u64(stat.len);
-        hasher.finish()
-    };
-    Some(format!("\"{:016x}{:016x}\"", half(0), half(1)))
+    identity(file, stat, &path.encode(false)).map(|hash| format!("\"{hash:032x}\""))
 }
 
 /// The media type of a file of this name.

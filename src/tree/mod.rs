@@ -31,6 +31,8 @@ pub mod times;
 mod view;
 mod zarr;
 pub use errors::ErrorLog;
+#[cfg(feature = "mount")]
+pub use node::identity;
 pub use node::{
     Directory, DirectoryKind, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat, follow,
 };

@@ -6,8 +6,12 @@ use crate::bytes::Output;
 use crate::describe::group::GroupSummary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{FileLayout, Stream};
+#[cfg(feature = "mount")]
+use crate::runtime::strong_hash;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+#[cfg(feature = "mount")]
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// A file, a directory or a symbolic link.
@@ -192,6 +196,19 @@ pub struct Stat {
     pub len: u64,
     /// Identifies the state of a mutable file; equal numbers mean equal bytes. 0 without states.
     pub version: u64,
+}
+
+/// A hash of what decides the bytes of `file`, which is called `name`, in the state of `stat`: the same in
+/// every process of this version of the program. None for files that change continuously.
+#[cfg(feature = "mount")]
+pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
+    let version = match file.freshness() {
+        Freshness::Live => return None,
+        // A file of a fragment has one state, which its path names.
+        Freshness::Immutable => 0,
+        Freshness::Listing => stat.version,
+    };
+    Some(strong_hash(&(env!("CARGO_PKG_VERSION"), name, version, stat.len)))
 }
 
 /// The node `name` in `directory`, or the target if it is a symbolic link; None if it does not exist.

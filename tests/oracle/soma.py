@@ -39,6 +39,7 @@ from anndata.experimental import read_lazy
 from documented import described
 from mount import ROOT, binary, errors, mounted
 from plain_tools import Checks
+from proxy import Proxy
 from soma_lives import CREATED, INGESTED, Life, quietly
 from soma_model import Model, document, files, in_hdf5
 from stores import Rclone, clean_environment
@@ -525,6 +526,58 @@ def interrupted(checks, life, folder):
     checks.equal("what interrupted copies leave", [name for name in os.listdir(folder) if name.startswith(".tiledbfs")], [])
 
 
+def stopped(source, file, by):
+    """Starts `tiledbfs cp` of the h5ad, and ends it with a signal when it can be continued. Its exit code, and how many bytes it has."""
+    saved = file.with_name(".tiledbfs-part-saved")
+    with subprocess.Popen([binary(), "cp", source, f"ms/RNA/{H5AD}", file], env=clean_environment(), stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 60
+        while not saved.exists() and process.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        process.send_signal(by)
+    return process.returncode, int(saved.read_text().split()[1])
+
+
+def continued(checks, folder):
+    """A copy of the h5ad of a store that was killed, and one that was interrupted, goes on where it was; if the source has changed, it begins anew."""
+    uri, file, (n, m) = f"{folder}/slow/experiment", Path(folder, "continued/out.h5ad"), (4_000, 1_000)
+    file.parent.mkdir(), Path(uri).parent.mkdir()
+    names = lambda of, count: pd.DataFrame(index=[f"{of} {i}" for i in range(count)])
+    data = anndata.AnnData(obs=names("cell", n), var=names("gene", 3), obsm={"long": np.random.default_rng(9).random((n, m))})
+    tiles = {"tiledb": {"create": {"dims": {"soma_dim_0": {"tile": 100}}}}}
+    tiledbsoma.io.from_anndata(uri, data, measurement_name="RNA", platform_config=tiles)
+
+    def seen():
+        return subprocess.run([binary(), "cat", f"{uri}/ms/RNA/{H5AD}"], check=True, capture_output=True, timeout=60).stdout
+
+    with Rclone(Path(uri).parent) as store, Proxy(store.host) as proxy:
+        source = f"http://{proxy.host}/experiment"
+
+        def finish():
+            """Copies what is left. How many bytes the store sent for it."""
+            proxy.total_rate, before = None, proxy.snapshot()
+            done = subprocess.run([binary(), "cp", source, f"ms/RNA/{H5AD}", file], env=clean_environment(), capture_output=True, timeout=60)
+            checks.equal("cp of the h5ad, continued", (done.returncode, os.listdir(file.parent), file.read_bytes() == seen()), (0, [file.name], True))
+            file.unlink()
+            return (proxy.snapshot() - before).bytes
+
+        whole, size = finish(), len(seen())
+        checks.equal("cp of the h5ad: bytes of the store", whole > 0.7 * size, True)
+        for by, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+            proxy.total_rate = 6 << 20
+            got, there = stopped(source, file, by)
+            checks.equal(f"cp of the h5ad, ended by {by.name}", (got, there > 0, file.exists()), (code, True, False))
+            # The beginning, the text and the tiles at the place are read again.
+            left = whole * (1 - there / size) + (3 << 20)
+            checks.equal(f"cp of the h5ad, continued after {by.name}: bytes of the store", finish() < left, True)
+        proxy.total_rate = 6 << 20
+        stopped(source, file, signal.SIGKILL)
+        with tiledbsoma.DataFrame.open(f"{uri}/obs") as frame:
+            row = frame.read().concat().slice(0, 1)
+        with tiledbsoma.DataFrame.open(f"{uri}/obs", "w") as frame:
+            frame.write(row.set_column(row.schema.get_field_index("obs_id"), "obs_id", pa.array(["another"], pa.large_string())))
+        checks.equal("cp of the h5ad, which has changed: bytes of the store", finish() >= whole, True)
+
+
 def in_a_store(checks, life):
     """The same from WebDAV."""
     with Rclone(Path(life.uri).parent) as store, mounted(f"http://{store.host}/", env=clean_environment()) as point:
@@ -850,7 +903,7 @@ def main():
         source.mkdir()
         life = live(checks, source, options.seed, options.count)
         stages = {
-            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder), private: (life, folder),
+            another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), continued: (folder,), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder), private: (life, folder),
             bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), odd_indexes: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():

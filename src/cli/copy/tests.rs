@@ -1,43 +1,45 @@
+use super::partial::{PARTIAL, SAVED};
 use super::*;
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::FileLayout;
-use crate::tree::Freshness;
-use crate::tree::node::Stat;
 use indicatif::ProgressBar;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// A file of which only the first `good` bytes can be read. Reads beyond fail, or are short if `short`.
-struct Partial {
+#[derive(Clone, Default)]
+struct Half {
     len: u64,
     good: u64,
     short: bool,
+    /// Tells apart its states, which have other bytes.
+    version: u64,
+    /// How many bytes were read.
+    read: Arc<AtomicU64>,
 }
 
 fn byte(offset: u64) -> u8 {
     (offset ^ offset >> 8 ^ offset >> 16) as u8
 }
 
-impl TreeFile for Partial {
+impl TreeFile for Half {
     fn stat(&self) -> Result<Stat> {
         Ok(Stat {
             len: self.len,
-            version: 0,
+            version: self.version,
         })
     }
     fn mtime(&self) -> u64 {
         0
     }
-    fn freshness(&self) -> Freshness {
-        Freshness::Immutable
-    }
     fn open(&self) -> Result<Arc<FileLayout>> {
-        Ok(Arc::new(FileLayout::new(0, vec![Box::new(Partial { ..*self })])?))
+        let layout = FileLayout::new(self.version, vec![Box::new(self.clone())]);
+        Ok(Arc::new(layout?))
     }
 }
 
-impl Bytes for Partial {
+impl Bytes for Half {
     fn len(&self) -> u64 {
         self.len
     }
@@ -45,7 +47,9 @@ impl Bytes for Partial {
         if range.end > self.good && !self.short {
             return Err(Error::new(ErrorKind::Corrupt, "a broken chunk"));
         }
-        out.write(|out| out.extend((range.start..range.end.min(self.good)).map(byte)));
+        let bytes = (range.start..range.end.min(self.good)).map(|offset| byte(offset + self.version));
+        out.write(|out| out.extend(bytes));
+        self.read.fetch_add(range.end - range.start, Ordering::Relaxed);
         Ok(())
     }
 }
@@ -54,12 +58,31 @@ impl Bytes for Partial {
 type Files = Vec<(OsString, Vec<u8>)>;
 
 /// Copies `file` into an empty directory. Returns the result, and the files in the directory.
-fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, Files) {
+fn copied(file: &Half, interrupted: bool) -> (std::result::Result<(), Stop>, Files) {
     let place = tempfile::tempdir().unwrap();
+    let result = copied_to(place.path(), file, interrupted, Duration::MAX);
+    (result, files_in(place.path()))
+}
+
+fn files_in(directory: &Path) -> Files {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        (entry.file_name(), fs::read(entry.path()).unwrap())
+    });
+    entries.collect()
+}
+
+/// Copies `file` to `copy` in a directory.
+fn copied_to(
+    directory: &Path,
+    file: &Half,
+    interrupted: bool,
+    save_every: Duration,
+) -> std::result::Result<(), Stop> {
     let args = CopyArgs {
         source: OsString::new(),
         paths: Vec::new(),
-        dest: place.path().to_owned(),
+        dest: directory.to_owned(),
         recursive: false,
         skip_existing: false,
         no_target_directory: false,
@@ -78,6 +101,8 @@ fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, 
     };
     let mut copy = TreeCopy {
         args: &args,
+        source: "source".into(),
+        save_every,
         copier: Copier {
             threads: 3,
             piece_size: PIECE_SIZE,
@@ -88,21 +113,16 @@ fn copied(file: &Partial, interrupted: bool) -> (std::result::Result<(), Stop>, 
         bytes: 0,
         skipped: 0,
     };
-    let result = copy.file(file, &place.path().join("copy"), OsStr::new("file"));
-    let entries = fs::read_dir(place.path()).unwrap().map(|entry| {
-        let entry = entry.unwrap();
-        (entry.file_name(), fs::read(entry.path()).unwrap())
-    });
-    (result, entries.collect())
+    copy.file(file, &directory.join("copy"), OsStr::new("file"))
 }
 
 #[test]
 fn a_file_is_copied_in_pieces() {
     for len in [0, 1, PIECE_SIZE, 3 * PIECE_SIZE + 7] {
-        let whole = Partial {
+        let whole = Half {
             len,
             good: len,
-            short: false,
+            ..Half::default()
         };
         let (result, entries) = copied(&whole, false);
         assert!(result.is_ok());
@@ -117,10 +137,11 @@ fn failed_copies_leave_no_files() {
         (false, "file: a broken chunk"),
         (true, "read 100 bytes, expected 8388608..12582912"),
     ] {
-        let broken = Partial {
+        let broken = Half {
             len: 4 * PIECE_SIZE,
             good: 2 * PIECE_SIZE + 100,
             short,
+            ..Half::default()
         };
         let (result, entries) = copied(&broken, false);
         let Err(Stop::Failed(failure)) = result else {
@@ -129,10 +150,10 @@ fn failed_copies_leave_no_files() {
         assert!(failure.message.contains(part), "{}", failure.message);
         assert!(entries.is_empty(), "{:?}", entries[0].0);
     }
-    let whole = Partial {
+    let whole = Half {
         len: 2 * PIECE_SIZE,
         good: 2 * PIECE_SIZE,
-        short: false,
+        ..Half::default()
     };
     let (result, entries) = copied(&whole, true);
     assert!(matches!(result, Err(Stop::Closed)) && entries.is_empty());
@@ -142,20 +163,96 @@ fn failed_copies_leave_no_files() {
 fn two_copies_do_not_write_to_one_file() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join(PARTIAL);
-    let first = part_file(&path).unwrap();
+    let opened = Place::open(place.path(), false).unwrap();
+    let open = || Partial::open(&opened, SAVE_EVERY);
+    let first = open().unwrap();
     assert_eq!(
-        part_file(&path).unwrap_err().to_string(),
+        open().err().unwrap().to_string(),
         "another process is copying to this directory"
     );
     // The partial file of a killed copy is reused and emptied.
-    first.write_all_at(b"half", 0).unwrap();
+    first.write(0, b"half").unwrap();
     drop(first);
-    assert_eq!(part_file(&path).unwrap().metadata().unwrap().len(), 0);
+    assert_eq!(open().unwrap().begin(Some(7), 4).unwrap(), 0);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     // A link in its place is not followed.
     let other = place.path().join("other");
     fs::write(&other, b"kept").unwrap();
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&other, &path).unwrap();
-    assert!(part_file(&path).is_err());
+    assert!(open().is_err());
     assert_eq!(fs::read(&other).unwrap(), b"kept");
+}
+
+/// A file of four pieces, of which two can be read.
+fn two_of_four(version: u64) -> Half {
+    Half {
+        len: 4 * PIECE_SIZE,
+        good: 2 * PIECE_SIZE,
+        version,
+        ..Half::default()
+    }
+}
+
+/// Copies all of a state to a directory. Returns how many bytes were read for it.
+fn finished(directory: &Path, version: u64) -> u64 {
+    let whole = Half {
+        good: 4 * PIECE_SIZE,
+        ..two_of_four(version)
+    };
+    assert!(copied_to(directory, &whole, false, Duration::ZERO).is_ok());
+    let bytes: Vec<u8> = (0..whole.len).map(|offset| byte(offset + version)).collect();
+    assert!(files_in(directory) == [("copy".into(), bytes)]);
+    whole.read.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_copy_that_was_stopped_goes_on_there() {
+    let place = tempfile::tempdir().unwrap();
+    let stop = |version| {
+        let (half, before) = (two_of_four(version), files_in(place.path()).len());
+        assert!(copied_to(place.path(), &half, false, Duration::ZERO).is_err());
+        (before, half.read.load(Ordering::Relaxed))
+    };
+    assert_eq!(stop(1), (0, 2 * PIECE_SIZE));
+    let part = fs::metadata(place.path().join(PARTIAL)).unwrap();
+    assert_eq!(part.len(), 2 * PIECE_SIZE);
+    // It still cannot be read there.
+    assert_eq!(stop(1), (2, 0));
+    // Its state is unknown.
+    let opened = Place::open(place.path(), false).unwrap();
+    Partial::open(&opened, Duration::ZERO).unwrap().stop().unwrap();
+    assert_eq!(finished(place.path(), 1), 2 * PIECE_SIZE);
+}
+
+#[test]
+fn a_copy_of_another_state_begins_anew() {
+    let place = tempfile::tempdir().unwrap();
+    let (part, saved) = (place.path().join(PARTIAL), place.path().join(SAVED));
+    let changes: [(u64, &dyn Fn()); 5] = [
+        (2, &|| {}),
+        (1, &|| {
+            fs::File::options()
+                .write(true)
+                .open(&part)
+                .unwrap()
+                .set_len(PIECE_SIZE)
+                .unwrap()
+        }),
+        (1, &|| fs::remove_file(&saved).unwrap()),
+        (1, &|| {
+            fs::write(&saved, fs::read(&saved).unwrap().strip_suffix(b"\n").unwrap()).unwrap()
+        }),
+        (1, &|| {
+            fs::rename(&saved, place.path().join("copy")).unwrap();
+            std::os::unix::fs::symlink("copy", &saved).unwrap();
+        }),
+    ];
+    for (index, (version, change)) in changes.into_iter().enumerate() {
+        assert!(copied_to(place.path(), &two_of_four(1), false, Duration::ZERO).is_err());
+        assert!(part.exists() && saved.exists(), "{index}");
+        change();
+        assert_eq!(finished(place.path(), version), 4 * PIECE_SIZE, "{index}");
+        fs::remove_file(place.path().join("copy")).unwrap();
+    }
 }
