@@ -113,11 +113,14 @@ fn receive(input: &mut impl BufRead) -> String {
     String::from_utf8_lossy(&line).trim_end().to_owned()
 }
 
-/// Checks through the kernel that the root of the mount can be listed.
+/// Checks through the kernel that the root of the mount can be listed. A group with damaged details cannot, but
+/// other files of it are there.
 fn list_root(mountpoint: &Path) -> io::Result<()> {
     fs::metadata(mountpoint)?;
-    fs::read_dir(mountpoint)?.next().transpose()?;
-    Ok(())
+    match fs::read_dir(mountpoint)?.next().transpose() {
+        Err(error) if error.raw_os_error() != Some(libc::EIO) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn wait(child: &mut Child) -> Option<String> {

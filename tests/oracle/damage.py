@@ -184,6 +184,9 @@ def damaged_group(checks):
         shutil.copytree(SAMPLE, source / "group")
         for file in (source / "group/__group").iterdir():
             os.truncate(file, file.stat().st_size // 2)
+        with mounted(source / "group") as mount:
+            checks.equal("group as the source: listing", listing(mount), "EIO")
+            checks.equal("group as the source: another file", isinstance(outcome(mount / "metadata.json"), bytes), True)
         with mounted(source, "-o", f"log_file={log}") as mount:
             point = mount / "group"
             for what, expected in (("damaged details", ["metadata.json"]), ("gone", [])):
