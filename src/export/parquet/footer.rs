@@ -15,7 +15,7 @@ fn longest(leaf: &Leaf) -> Option<Statistics> {
     Some(Statistics {
         bounds: Some((vec![0; len], vec![0; len])),
         exact: false,
-        nulls: leaf.optional().then_some(0),
+        nulls: 0,
     })
 }
 
@@ -63,13 +63,13 @@ fn len(leaves: &[Leaf], plan: &Plan) -> u64 {
     });
     let chunks_len = leaves.iter().enumerate().map(|(i, leaf)| {
         let shortest = longest_chunk(leaf).saturating_mul(groups);
-        let nulls = longest(leaf).is_some_and(|longest| longest.nulls.is_some());
+        let has_nulls = leaf.optional() && longest(leaf).is_some();
         let numbers = plan.kinds(i).into_iter().map(|(number, times)| {
             let (amount, page) = plan.page(i, leaf, number);
             let rows = plan.rows_of(number);
             let rows = rows.end - rows.start;
             let len = page + plan.dictionary(i).unwrap_or(0);
-            let nulls = if nulls { rows } else { 0 };
+            let nulls = if has_nulls { rows } else { 0 };
             more([amount.entries, len, len, nulls]).saturating_mul(times)
         });
         numbers.fold(shortest, u64::saturating_add)
@@ -294,9 +294,7 @@ fn column(writer: &mut Writer, leaf: &Leaf, chunk: &Chunk, statistics: Option<&S
         }
         if let Some(statistics) = statistics {
             writer.structure(12, |writer| {
-                if let Some(nulls) = statistics.nulls {
-                    writer.i64(3, nulls as i64);
-                }
+                writer.i64(3, statistics.nulls as i64);
                 if let Some((min, max)) = &statistics.bounds {
                     writer.binary(5, max);
                     writer.binary(6, min);

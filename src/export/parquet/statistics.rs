@@ -40,8 +40,8 @@ pub(super) struct Statistics {
     pub bounds: Option<(Vec<u8>, Vec<u8>)>,
     /// Whether the bounds are known to be values of the row group.
     pub exact: bool,
-    /// How many entries are null; None for leaves without nulls.
-    pub nulls: Option<u64>,
+    /// How many entries are null. Arrow skips no row group whose count is not said, even if none can be.
+    pub nulls: u64,
 }
 
 /// The most bytes of a bound of text.
@@ -172,7 +172,7 @@ impl LeafStatistics {
         Some(Statistics {
             bounds,
             exact: self.exact,
-            nulls: leaf.optional().then_some(nulls),
+            nulls: if leaf.optional() { nulls } else { 0 },
         })
     }
 }
@@ -350,6 +350,11 @@ fn known(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<Vec<Vec<
                         lists.add(leaf, &info, &part.tiles, part.whole, known);
                     }
                     FieldStatistics::Bounds(bounds) => {
+                        // Boxes of tiles are as small as they can be. Zeros have two signs, and text is cut.
+                        let exact = part.whole
+                            && leaf.stored.kind() != Kind::Float
+                            && leaf.physical != Physical::ByteArray;
+                        known.exact = exact && (known.exact || known.min.is_none());
                         for tile in part.tiles.iter().cloned().flatten() {
                             let (min, max) = bounds[tile as usize].clone();
                             known.add(min, max);
