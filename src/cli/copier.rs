@@ -43,6 +43,7 @@ impl Copier {
         let open = file.open().map_err(|error| failed(path, error))?;
         let start = begin(Some(&open))?;
         self.bar.inc(start);
+        open.will_be_read_whole();
         self.pieces(&open, start, path, write)?;
         Ok(open.len())
     }

@@ -212,9 +212,12 @@ impl Bytes for Chunk {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
-        ahead::reading(self.cells.count(), self.len, range.end, || {
-            self.read_padded(range, out)
-        })
+        let (cells, end) = (self.cells.count(), range.end);
+        let read = || self.read_padded(range, out);
+        match ahead::is_through() {
+            true => read(),
+            false => ahead::reading(cells, self.len, end, read),
+        }
     }
 }
 

@@ -466,6 +466,10 @@ impl FileSystem {
             (Some(_), Freshness::Immutable) => self.caching(&inode, &*file, (open.version(), open.len())),
             // The file has changed. ESTALE makes the kernel look it up again and find the new inode.
             (Some(version), _) if version != open.version() => return Err(Errno::ESTALE),
+            // The kernel reads ahead without knowing the parts.
+            (Some(_), _) if self.direct_mmap && open.is_read_in_parts() => {
+                (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH)
+            }
             (Some(_), _) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             (None, Freshness::Listing) => return Err(Errno::ESTALE),
             (None, _) => self.caching(&inode, &*file, (open.version(), open.len())),

@@ -12,6 +12,7 @@ use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::runtime::{ahead, get_or_make};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A sequence of bytes of unknown length.
@@ -77,7 +78,16 @@ pub struct FileLayout {
     /// What errors of reads name if they name no file.
     path: Option<String>,
     sequence: SequentialDetector,
+    /// Everything before this byte was read.
+    through: AtomicU64,
+    in_parts: bool,
 }
+
+/// A reader who has read this share of a file from its beginning on will probably read it to its end.
+const THROUGH: u64 = 8;
+
+/// The most bytes that a request of the kernel may overtake.
+const MAX_OVERTAKEN: u64 = 512 << 10;
 
 impl FileLayout {
     /// The file that `parts` make. `version` differs between two states of it. `LimitExceeded` for more than
@@ -95,6 +105,8 @@ impl FileLayout {
             version,
             path: None,
             sequence: SequentialDetector::default(),
+            through: AtomicU64::new(0),
+            in_parts: false,
         })
     }
 
@@ -103,6 +115,19 @@ impl FileLayout {
     pub fn of(self, path: String) -> FileLayout {
         let path = Some(path);
         FileLayout { path, ..self }
+    }
+
+    /// This file, of which programs read parts, each by one request: what somebody reads ahead without knowing
+    /// the parts would be fetched in vain.
+    #[must_use]
+    pub fn read_in_parts(self) -> FileLayout {
+        let in_parts = true;
+        FileLayout { in_parts, ..self }
+    }
+
+    /// Whether programs read parts of it: see [`FileLayout::read_in_parts`].
+    pub fn is_read_in_parts(&self) -> bool {
+        self.in_parts
     }
 
     /// Its length in bytes.
@@ -121,11 +146,28 @@ impl FileLayout {
         let len = self.len();
         let range = range.start.min(len)..range.end.min(len);
         let keep = self.sequence.next(&range);
-        let read = out.kept(keep, |out| self.read_parts(range, out));
+        let through = self.goes_through(&range);
+        let read = ahead::going(through, || out.kept(keep, |out| self.read_parts(range, out)));
         read.map_err(|error| match &self.path {
             Some(path) => error.at(0).in_file(path),
             None => error,
         })
+    }
+
+    /// Whether the reader of `range` probably goes through the whole file.
+    fn goes_through(&self, range: &Range<u64>) -> bool {
+        let before = self.through.load(Ordering::Relaxed);
+        if range.start > before.saturating_add(MAX_OVERTAKEN) {
+            return false;
+        }
+        self.through.fetch_max(range.end, Ordering::Relaxed);
+        // What has one part ends where that ends.
+        range.end > self.len() / THROUGH && self.parts.len() > 1
+    }
+
+    /// A hint: somebody reads the whole file, in any order.
+    pub fn will_be_read_whole(&self) {
+        self.through.store(self.len(), Ordering::Relaxed);
     }
 
     fn read_parts(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
@@ -157,6 +199,7 @@ impl FileLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bytes::Zeros;
 
     #[test]
     fn a_read_gives_what_the_parts_have_there() {
@@ -175,6 +218,33 @@ mod tests {
             }
         }
         assert!(FileLayout::new(0, Vec::new()).unwrap().len() == 0);
+    }
+
+    #[test]
+    fn who_reads_the_first_part_of_a_file_goes_through_it() {
+        const MIB: u64 = 1 << 20;
+        let layout =
+            || FileLayout::new(0, vec![Box::new(Zeros(70 * MIB)), Box::new(Zeros(10 * MIB))]).unwrap();
+        let whole = layout();
+        for (start, through) in [(0, false), (1, false), (9, false), (9, false), (2, false)] {
+            assert_eq!(
+                whole.goes_through(&(start * MIB..(start + 1) * MIB)),
+                through,
+                "{start}"
+            );
+        }
+        // The first request overtakes the second.
+        let halves = [7, 6, 9, 11, 13, 15, 17, 19, 21, 160];
+        let through = halves.map(|half| whole.goes_through(&(half * MIB / 2..half * MIB / 2 + MIB)));
+        assert_eq!(through, halves.map(|half| half == 19 || half == 21));
+        assert!(!layout().goes_through(&(0..10 * MIB)));
+        assert!(layout().goes_through(&(0..11 * MIB)));
+        assert!(!layout().goes_through(&(70 * MIB..71 * MIB)));
+        let copied = layout();
+        copied.will_be_read_whole();
+        assert!(copied.goes_through(&(70 * MIB..71 * MIB)));
+        let single = FileLayout::new(0, vec![Box::new(Zeros(80 * MIB))]).unwrap();
+        assert!(!single.goes_through(&(0..11 * MIB)));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 thread_local! {
     static CELLS: Cell<Option<u64>> = const { Cell::new(None) };
+    static THROUGH: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The cells of the reader's part behind what this thread reads; None if that is not known.
@@ -22,9 +23,46 @@ pub fn reading<T>(cells: u64, len: u64, end: u64, work: impl FnOnce() -> T) -> T
     result
 }
 
+/// Does `work`, which reads those cells of the part that a fragment has: `wanted` of `total` cells that this
+/// thread reads now, and so probably of all others.
+pub fn share<T>(wanted: u64, total: u64, work: impl FnOnce() -> T) -> T {
+    let before = CELLS.get();
+    CELLS.set(before.map(|cells| (u128::from(cells) * u128::from(wanted) / u128::from(total.max(1))) as u64));
+    let result = work();
+    CELLS.set(before);
+    result
+}
+
+/// Whether the reader goes through the whole file.
+pub fn is_through() -> bool {
+    THROUGH.get()
+}
+
+/// Does `work` for a reader who goes through the whole file if `through`: a part of the file is not the end.
+pub fn going<T>(through: bool, work: impl FnOnce() -> T) -> T {
+    let before = THROUGH.replace(through);
+    let result = work();
+    THROUGH.set(before);
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fragment_has_its_share_of_what_is_ahead() {
+        assert_eq!(share(1, 4, cells_ahead), None);
+        let shares = || (share(1, 4, cells_ahead), share(3, 4, cells_ahead), cells_ahead());
+        assert_eq!(reading(1000, 10, 0, shares), (Some(250), Some(750), Some(1000)));
+    }
+
+    #[test]
+    fn who_goes_through_a_file_goes_through_its_parts() {
+        let nested = || (going(false, is_through), is_through());
+        assert_eq!(going(true, nested), (false, true));
+        assert!(!is_through());
+    }
 
     #[test]
     fn what_is_ahead_is_the_share_of_the_bytes_left() {

@@ -110,7 +110,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let mut end = Vec::with_capacity(8);
     end.extend_from_slice(&(file.plan.footer as u32).to_le_bytes());
     end.extend_from_slice(MAGIC);
-    FileLayout::new(
+    let layout = FileLayout::new(
         view.state(),
         vec![
             Box::new(start),
@@ -119,7 +119,11 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
             Box::new(Footer(file)),
             Box::new(end),
         ],
-    )
+    )?;
+    Ok(match array.engine.storage.is_remote() {
+        true => layout.read_in_parts(),
+        false => layout,
+    })
 }
 
 /// The leaves of a table, one per column.
@@ -200,6 +204,9 @@ fn dictionary(column: &Column, leaf: &Leaf) -> Option<Dictionary> {
     })
 }
 
+/// The most bytes of a column chunk in a store that are read in one step.
+const PIECE: u64 = 128 << 10;
+
 /// What the parts of an open file share.
 struct File {
     table: Table,
@@ -279,10 +286,17 @@ impl File {
             engine: &self.table.view().array().engine,
             key: CacheKey::tile(self.objects.get(chunk.leaf).copied().ok_or_else(missing)?, number),
         };
+        let wanted = range.start.max(data) - data..range.end - data;
+        if !page.engine.storage.is_remote() || ahead::is_through() {
+            return page.read(wanted, out);
+        }
+        // In pieces: tiles behind the first are fetched together.
         let rows = page.rows.end - page.rows.start;
-        ahead::reading(rows, chunk.page, range.end - data, || {
-            page.read(range.start.max(data) - data..range.end - data, out)
-        })
+        for start in wanted.clone().step_by(PIECE as usize) {
+            let piece = start..wanted.end.min(start + PIECE);
+            ahead::reading(rows, chunk.page, piece.end, || page.read(piece, out))?;
+        }
+        Ok(())
     }
 
     /// The dictionary page of a leaf with its header.

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::field::Stored;
 use crate::fragment::cells::{Cells, FragmentCells};
 use crate::fragment::column::Content;
+use crate::runtime::ahead;
 use crate::runtime::tuning::Tuning;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -169,6 +170,11 @@ impl Places {
         })
     }
 
+    /// The number of cells to read.
+    fn wanted(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.wanted).sum()
+    }
+
     /// The index of the segment that holds a piece, and the index of the piece's first cell in the segment.
     fn find(&self, piece: &Piece) -> Option<(usize, usize)> {
         let input = piece.input.checked_sub(self.first_input)?;
@@ -298,6 +304,7 @@ impl Gather {
         places: &Places,
         mut read: impl FnMut(&dyn Cells, Range<u64>) -> Result<T>,
     ) -> Result<Vec<Option<T>>> {
+        let wanted = places.wanted();
         let segments = places.segments.iter().map(|segment| {
             let stored = match self.stored(segment.input) {
                 // A segment may have none but hidden cells, whose values nobody needs.
@@ -305,7 +312,7 @@ impl Gather {
                 stored => stored.unwrap_or(None),
             };
             stored
-                .map(|stored| read(stored, segment.cells.clone()))
+                .map(|stored| ahead::share(segment.wanted, wanted, || read(stored, segment.cells.clone())))
                 .transpose()
         });
         segments.collect()
@@ -547,12 +554,14 @@ impl Runs for Gather {
             });
         }
         let mut shared = Shared::new(keep);
+        let wanted = found.wanted();
         let segments = found.segments.iter().zip(starts);
         let got = segments.map(|(segment, starts)| {
             let Some(starts) = starts else { return Ok(None) };
             let stored = self.stored(segment.input)?.ok_or_else(too_few)?;
             let stored: &dyn Cells = stored;
-            let values = shared.read(|out| stored.between(&starts, out))?;
+            let read = || shared.read(|out| stored.between(&starts, out));
+            let values = ahead::share(segment.wanted, wanted, read)?;
             Ok(Some((starts, values)))
         });
         let got = got.collect::<Result<Vec<_>>>()?;
