@@ -143,9 +143,6 @@ fn array(
     let dimensions = &schema.dimensions;
     let written = written(dimensions, &outlines);
 
-    let line = |out: &mut String, name: &str, value: String| {
-        let _ = writeln!(out, "{name:<14}{value}");
-    };
     let _ = writeln!(out, "{shown}: {}", one_line(&schema));
     let lengths = |ranges: &mut dyn Iterator<Item = Option<&Range>>| -> Option<String> {
         let lengths = ranges
@@ -614,12 +611,12 @@ fn zarr_arrays(zarr: &Value) -> impl Iterator<Item = (&String, &Value)> {
 }
 
 /// Writes a line of a description.
-fn line(out: &mut String, name: &str, value: &str) {
-    let _ = writeln!(out, "{name:<14}{value}");
+fn line(out: &mut String, name: &str, value: impl AsRef<str>) {
+    let _ = writeln!(out, "{name:<14}{}", value.as_ref());
 }
 
-/// What an array is by the conventions of the program that wrote it, which its metadata tells, and its exports in
-/// `data/`, those that have most of it first.
+/// What an array is by the conventions of the program that wrote it, which its metadata tells, and its exports
+/// in `data/`, those that have most of it first.
 fn array_kind(array: &dyn Directory, metadata: &Value) -> Result<(Option<String>, Vec<String>)> {
     let has = |key: &str| !metadata[key].is_null();
     let told = ["soma_object_type", "dataset_type"];
@@ -660,19 +657,19 @@ fn raster_image(array: &dyn Directory) -> Result<Option<&'static str>> {
     Ok(image.transpose()?.flatten().map(|_| IMAGE))
 }
 
-/// Writes the place on the ground of an array, and the units of its variables, as far as the conventions of the
-/// program that wrote it tell them.
+/// Writes the place on the ground of an array, and the units of its variables, as far as the conventions of
+/// the program that wrote it tell them.
 fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: &Value) -> Result<()> {
     if !metadata["GEOMETRY_ATTRIBUTE_NAME"].is_null() {
         let crs = metadata["CRS"]["value"].as_str();
         let crs = crs.and_then(|crs| serde_json::from_str::<Value>(crs).ok());
         if let Some(name) = crs.as_ref().and_then(|crs| crs["name"].as_str()) {
-            line(out, "crs", &escape(name));
+            line(out, "crs", escape(name));
         }
         let ends = ["MINX", "MAXX", "MINY", "MAXY"];
         let ends = ends.map(|end| metadata[&format!("LAYER_EXTENT_{end}")]["value"].as_f64());
         if let [Some(min_x), Some(max_x), Some(min_y), Some(max_y)] = ends {
-            line(out, "extent", &format!("X {min_x}..{max_x}, Y {min_y}..{max_y}"));
+            line(out, "extent", format!("X {min_x}..{max_x}, Y {min_y}..{max_y}"));
         }
         return Ok(());
     }
@@ -692,7 +689,7 @@ fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: 
     });
     let units: Vec<String> = units.collect();
     if !units.is_empty() {
-        line(out, "units", &units.join(", "));
+        line(out, "units", units.join(", "));
     }
     Ok(())
 }
@@ -706,12 +703,12 @@ fn write_place(out: &mut String, zarr: &Value) {
         };
         // The name is the first text of a WKT.
         let crs = escape(wkt.split('"').nth(1).unwrap_or(wkt));
-        line(out, "crs", &crs);
+        line(out, "crs", crs);
         let mapped = zarr_arrays(zarr).find(|(_, array)| array["attributes"]["grid_mapping"] == **name);
         let transform = attributes["GeoTransform"].as_str();
         let found = mapped.zip(transform);
         if let Some(extent) = found.and_then(|((_, array), text)| extent(array, text)) {
-            line(out, "extent", &extent);
+            line(out, "extent", extent);
         }
     }
 }
@@ -730,12 +727,12 @@ fn write_image(out: &mut String, ome: &Value) {
     });
     let sizes: Vec<String> = sizes.collect();
     if !sizes.is_empty() {
-        line(out, "pixel", &sizes.join(", "));
+        line(out, "pixel", sizes.join(", "));
     }
     let channels = items(&ome["omero"]["channels"]).iter();
     let channels: Vec<String> = channels.map(|channel| escape(text(&channel["label"]))).collect();
     if !channels.is_empty() {
-        line(out, "channels", &channels.join(", "));
+        line(out, "channels", channels.join(", "));
     }
 }
 
@@ -768,8 +765,8 @@ fn anndata(group: &dyn Directory) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Writes what a group is: its kind, what to open it with, and the variables of its data set with their units and
-/// their place on the ground. Nothing for a mere folder of arrays.
+/// Writes what a group is: its kind, what to open it with, and the variables of its data set with their units
+/// and their place on the ground. Nothing for a mere folder of arrays.
 fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()> {
     const IMAGE: &str = "image.ome.zarr";
     const DATA_SET: &str = "dataset.zarr";
@@ -787,12 +784,12 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
         (None, None) => return Ok(()),
     };
     out.push('\n');
-    line(out, "kind", &escape(kind));
+    line(out, "kind", escape(kind));
     // An experiment's frames and matrices are no grids.
     if told("soma_object_type").is_some() {
         let found = anndata(group)?;
         if !found.is_empty() {
-            line(out, "open", &found.join(", "));
+            line(out, "open", found.join(", "));
         }
         return Ok(());
     }
@@ -810,7 +807,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
         }
         (None, None) => return Ok(()),
     };
-    line(out, "open", &open.join(", "));
+    line(out, "open", open.join(", "));
     write_place(out, &zarr);
     write_image(out, &zarr["attributes"]["ome"]);
     let mut rows = vec![["variable", "type", "dimensions", "shape", "units"].map(str::to_owned)];

@@ -380,8 +380,8 @@ impl Element {
 
 const MALFORMED: &str = "it is not well-formed XML";
 
-/// The root of a document. There are at most [`MAX_ELEMENTS`] elements, at most [`MAX_DEPTH`] deep, and no document
-/// type.
+/// The root of a document. There are at most [`MAX_ELEMENTS`] elements, at most [`MAX_DEPTH`] deep, and no
+/// document type.
 fn parse(document: &str) -> Result<Element, &'static str> {
     let mut reader = Reader::from_str(document);
     // The outermost has no name; its only child is the root.
