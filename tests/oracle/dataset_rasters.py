@@ -328,7 +328,7 @@ def compare_info(checks, point, folder):
                      ["raster", "WGS 84 / UTM zone 32N", "X 399960..400460, Y 5299670..5300040"])
         with rasterio.open(point / name / inside / said["open"].split(", ")[0]) as file:
             checks.equal(f"{name}: what info says to open", (file.crs.to_epsg(), file.count), (32632, 3))
-    checks.equal("info: units", told_by_info(f"{folder}/arrays/attributes")["units"], "TDB_VALUES_1 K, TDB_VALUES_2 m, TDB_VALUES_3 kg m-2, Y m, X m")
+    checks.equal("info: units", told_by_info(f"{folder}/arrays/attributes")["units"], "Y m, X m, TDB_VALUES_1 K, TDB_VALUES_2 m, TDB_VALUES_3 kg m-2")
 
 
 def write_together(folder):
