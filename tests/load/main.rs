@@ -44,6 +44,9 @@ const MEMORY_MIB: u64 = 64;
 /// The memory of an inode that the kernel knows.
 const INODE_BYTES: u64 = 320;
 
+/// Files that four data sets keep open: of two arrays each, two of a fragment.
+const MAX_KEPT_FILES: u64 = 16;
+
 /// A system call that takes longer hangs. How long calls take is printed, beside what a thread waits that does not
 /// use the mount.
 const MAX_CALL: Duration = Duration::from_secs(60);
@@ -338,19 +341,19 @@ fn many_readers_at_once() {
     );
     assert!(all.total() > 1000, "hardly anything was asked");
 
-    // What the kernel has forgotten is freed.
+    // What the kernel has forgotten is freed. The data sets that were made last keep files of their arrays open.
+    let kept = || mount.stats()["kept_files"].as_u64().unwrap();
     let forgotten = || {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         let stats = mount.stats();
         // The root, and the path of the counters, which are read before their handle counts.
-        (
-            stats["inodes"].as_u64(),
-            stats["open_handles"].as_u64(),
-            stats["kept_files"].as_u64(),
-        ) == (Some(3), Some(0), Some(0))
+        let counts = (stats["inodes"].as_u64(), stats["open_handles"].as_u64());
+        counts == (Some(3), Some(0)) && kept() <= MAX_KEPT_FILES
     };
     eventually("inodes and handles are given back", forgotten);
-    eventually("descriptors are closed", || mount.descriptors() <= descriptors);
+    eventually("descriptors are closed", || {
+        mount.descriptors() <= descriptors + kept() as usize
+    });
     println!(
         "afterwards: memory {} MiB, {descriptors} descriptors",
         mount.memory("VmRSS:") >> 20
