@@ -53,6 +53,16 @@ impl Daemon {
         fs::read_dir(self.proc("fd")).unwrap().count()
     }
 
+    /// The paths below `source` of the files in it that the process has open.
+    pub fn opened(&self, source: &Path) -> Vec<PathBuf> {
+        let source = source.canonicalize().unwrap();
+        let links = fs::read_dir(self.proc("fd")).unwrap();
+        let targets = links.filter_map(|link| fs::read_link(link.unwrap().path()).ok());
+        let files = targets.filter(|target| target.is_file());
+        let below = files.filter_map(|file| file.strip_prefix(&source).map(Path::to_owned).ok());
+        below.collect()
+    }
+
     /// The content of `.tiledbfs/stats.json`.
     pub fn stats(&self) -> serde_json::Value {
         serde_json::from_slice(&fs::read(self.path(".tiledbfs/stats.json")).unwrap()).unwrap()
