@@ -5,13 +5,20 @@
 
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::fmt::Write;
+use std::path::{Component, Path};
 
 /// Bytes of the longest component of a path on Linux.
 pub const MAX: usize = 255;
 
 /// Hexadecimal digits of SHA-256 that end a name which was cut or renamed.
 const HASH_DIGITS: usize = 16;
+
+/// Whether `name` is one component of a path: neither empty, nor `.` or `..`, and without slashes.
+pub fn is_component(name: &OsStr) -> bool {
+    matches!(Path::new(name).components().next(), Some(Component::Normal(only)) if only == name)
+}
 
 /// A name as a component of a path: `/`, NUL, `%`, a leading `.` and bytes that are not UTF-8 are
 /// percent-encoded with upper-case digits; what is then over 255 bytes is cut and ends in `~` and a hash of

@@ -8,9 +8,10 @@ use super::position::Position;
 use crate::catalog::source::{ObjectKind, classify};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
+use crate::names;
 use crate::storage::EntryType;
 use std::ffi::OsStr;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The node of the source directory at `path`; None if it is one of `above`, or an array that was written
@@ -57,9 +58,7 @@ struct PlainDirectory {
 
 impl Directory for PlainDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let plain =
-            matches!(Path::new(name).components().next(), Some(Component::Normal(only)) if only == name);
-        if !plain {
+        if !names::is_component(name) {
             return Ok(None);
         }
         let path = self.path.join(name);

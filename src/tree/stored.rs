@@ -9,13 +9,14 @@ use crate::catalog::source::{ObjectKind, classify};
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::layout::FileLayout;
+use crate::names;
 use crate::runtime::hash;
 use crate::runtime::stats::Stats;
 use crate::storage::{Blob, EntryType, Metadata, Storage};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The directory of the stored files of `storage`.
@@ -53,9 +54,7 @@ impl StoredDirectory {
 
 impl Directory for StoredDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let plain =
-            matches!(Path::new(name).components().next(), Some(Component::Normal(only)) if only == name);
-        if !plain {
+        if !names::is_component(name) {
             return Ok(None);
         }
         let path = self.path.join(name);
