@@ -2,6 +2,7 @@
 //! chunk for example. A storage that reads ahead ends there.
 
 use std::cell::Cell;
+use std::thread::LocalKey;
 
 thread_local! {
     static CELLS: Cell<Option<u64>> = const { Cell::new(None) };
@@ -17,20 +18,14 @@ pub fn cells_ahead() -> Option<u64> {
 pub fn reading<T>(cells: u64, len: u64, end: u64, work: impl FnOnce() -> T) -> T {
     // Rounded down: too few cells are noticed at the next read, too many are fetched in vain.
     let ahead = u128::from(cells) * u128::from(len.saturating_sub(end)) / u128::from(len.max(1));
-    let before = CELLS.replace(Some(ahead as u64));
-    let result = work();
-    CELLS.set(before);
-    result
+    with(&CELLS, Some(ahead as u64), work)
 }
 
 /// Does `work`, which reads those cells of the part that a fragment has: `wanted` of `total` cells that this
 /// thread reads now, and so probably of all others.
 pub fn share<T>(wanted: u64, total: u64, work: impl FnOnce() -> T) -> T {
-    let before = CELLS.get();
-    CELLS.set(before.map(|cells| (u128::from(cells) * u128::from(wanted) / u128::from(total.max(1))) as u64));
-    let result = work();
-    CELLS.set(before);
-    result
+    let share = |cells| (u128::from(cells) * u128::from(wanted) / u128::from(total.max(1))) as u64;
+    with(&CELLS, CELLS.get().map(share), work)
 }
 
 /// Whether the reader goes through the whole file.
@@ -40,9 +35,14 @@ pub fn is_through() -> bool {
 
 /// Does `work` for a reader who goes through the whole file if `through`: a part of the file is not the end.
 pub fn going<T>(through: bool, work: impl FnOnce() -> T) -> T {
-    let before = THROUGH.replace(through);
+    with(&THROUGH, through, work)
+}
+
+/// Does `work` while `cell` has `value`.
+fn with<V, T>(cell: &'static LocalKey<Cell<V>>, value: V, work: impl FnOnce() -> T) -> T {
+    let before = cell.replace(value);
     let result = work();
-    THROUGH.set(before);
+    cell.set(before);
     result
 }
 
