@@ -14,6 +14,9 @@ import time
 MIB = 1 << 20
 CORES = os.cpu_count()
 
+# The peak of a Python, in its own words: getrusage has that of its parent as well.
+OWN_PEAK = 'next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))'
+
 
 class Bench:
     def __init__(self, options):
@@ -62,6 +65,10 @@ class Bench:
     def python(self, code, *arguments):
         """Seconds that a fresh Python takes to run `code`, and what it prints."""
         return timed([sys.executable, "-c", code, *map(str, arguments)])
+
+    def measured(self, code, *arguments):
+        """What a fresh Python that runs `code` measures: the JSON that it prints last."""
+        return json.loads(self.python(code, *arguments)[1].splitlines()[-1])
 
     # --- results
 

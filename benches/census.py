@@ -8,13 +8,11 @@ own. tiledbsoma reads the same rows by `axis_query` in the same run. The exit co
 """
 
 import argparse
-import json
 import pathlib
 import subprocess
 import sys
-import time
 
-from bench import MIB, Bench, median, peak, seconds, stats
+from bench import MIB, OWN_PEAK, Bench, median, peak, seconds, stats, timed
 
 GENES, LAYER, FRAGMENT = 20_000, "raw", 10_000
 CACHE, BESIDES = 256 * MIB, 64 * MIB
@@ -29,11 +27,8 @@ path, cells = sys.argv[1], int(sys.argv[2])
 rows = numpy.sort(numpy.random.default_rng(28).choice(cells, 1000, replace=False))
 start = time.perf_counter()
 """
-# Not getrusage, which has the peak of the parent as well.
-POSTLUDE = """
-taken = time.perf_counter() - start
-peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(json.dumps([taken, int(peak.split()[1]) * 1024, found]))
+POSTLUDE = f"""
+print(json.dumps([time.perf_counter() - start, {OWN_PEAK}, found]))
 """
 OPEN = "data = read_lazy(path); found = list(data.shape)\n"
 OBS = OPEN + "found = [len(data.obs['cell_type_0'].to_numpy()), len(data.obs['donor_2'].to_numpy())]\n"
@@ -106,17 +101,11 @@ def make(folder, cells, density):
     return path
 
 
-def python(code, *arguments):
-    """Seconds, peak bytes and findings of a fresh Python with `code` between its clocks."""
-    done = subprocess.run([sys.executable, "-c", PRELUDE + code + POSTLUDE, *map(str, arguments)], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def listed(folder):
     """Seconds of `find` over all files with their lengths."""
-    start = time.perf_counter()
-    found = subprocess.run(["find", folder, "-type", "f", "-printf", "%s\n"], check=True, capture_output=True, text=True).stdout.split()
-    return [time.perf_counter() - start, 0, [len(found), sum(map(int, found))]]
+    taken, found = timed(["find", folder, "-type", "f", "-printf", "%s\n"])
+    lengths = [int(length) for length in found.split()]
+    return [taken, 0, [len(lengths), sum(lengths)]]
 
 
 class Steps:
@@ -124,6 +113,10 @@ class Steps:
 
     def __init__(self, bench, path, cells):
         self.bench, self.path, self.cells, self.found, self.peaks, self.decoded = bench, path, cells, {}, {}, {}
+
+    def python(self, code, path):
+        """Seconds, peak bytes and findings of a fresh Python with `code` between its clocks."""
+        return self.bench.measured(PRELUDE + code + POSTLUDE, path, self.cells)
 
     def step(self, name, act, of=NAME):
         """Does something with a file of a fresh mount."""
@@ -135,14 +128,14 @@ class Steps:
     def once(self):
         """One round of everything."""
         def run(code):
-            return lambda path: python(code, path, self.cells)
+            return lambda path: self.python(code, path)
         self.step("listed: find -printf %s", listed)
         self.step("read_lazy", run(OPEN))
         self.step("two columns of obs", run(OBS))
         self.step("a thousand rows at random: read_lazy", run(ROWS))
         self.step("  of anndata.h5ad, backed", run(BACKED), f"anndata.{LAYER}.h5ad")
         self.step("a thousand rows in succession: read_lazy", run(BAND))
-        self.found.setdefault("a thousand rows at random: axis_query", []).append(python(QUERY, self.path, self.cells))
+        self.found.setdefault("a thousand rows at random: axis_query", []).append(self.python(QUERY, self.path))
 
     def report(self):
         """A row for each step."""

@@ -7,21 +7,19 @@ the first run and kept. The exit code is 1 if a goal was missed.
 """
 
 import argparse
-import json
 import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
-from bench import MIB, Bench, median, peak, seconds, stats
+from bench import MIB, OWN_PEAK, Bench, median, peak, seconds, stats, timed
 
 GENES, COLUMNS, DENSITY = 2_000, 30, 0.1
 # The cache that a mount has here, and what it may need besides.
 CACHE, BESIDES = 256 * MIB, 64 * MIB
 
 PRELUDE = """
-import json, resource, sys, time, warnings
+import json, sys, time, warnings
 warnings.simplefilter("ignore")
 import anndata, tiledbsoma, tiledbsoma.io
 from anndata.experimental import read_lazy
@@ -31,8 +29,8 @@ anndata.settings.zarr_write_format = 3
 path = sys.argv[1]
 start = time.perf_counter()
 """
-POSTLUDE = """
-print(json.dumps([time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]))
+POSTLUDE = f"""
+print(json.dumps([time.perf_counter() - start, {OWN_PEAK}]))
 """
 TO_ANNDATA = """
 with tiledbsoma.Experiment.open(path) as experiment:
@@ -71,19 +69,6 @@ def make(folder, cells):
     return path
 
 
-def python(code, *arguments):
-    """Seconds and peak bytes of a fresh Python with `code` between its clocks."""
-    done = subprocess.run([sys.executable, "-c", PRELUDE + code + POSTLUDE, *map(str, arguments)], check=True, capture_output=True, text=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def timed(command):
-    """Wall seconds of a command."""
-    start = time.perf_counter()
-    subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - start
-
-
 class Rounds:
     """What each round measured, by name."""
 
@@ -92,6 +77,10 @@ class Rounds:
 
     def note(self, name, value):
         self.found.setdefault(name, []).append(value)
+
+    def python(self, code, *arguments):
+        """Seconds and peak bytes of a fresh Python with `code` between its clocks."""
+        return self.bench.measured(PRELUDE + code + POSTLUDE, *arguments)
 
     def mounted(self, what, act):
         """Does something with anndata.zarr of a fresh mount, whose peak is noted."""
@@ -103,17 +92,17 @@ class Rounds:
     def once(self):
         """One round of everything."""
         with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-", dir=self.bench.folder) as out:
-            self.note("to_anndata", python(TO_ANNDATA, self.path))
-            self.note("write", python(WRITE, self.path, f"{out}/theirs.zarr"))
-            self.note("cp", self.mounted("cp -r", lambda tree, _: timed(["cp", "-r", tree, f"{out}/ours.zarr"])))
-            self.note("cp h5ad", self.mounted("cp h5ad", lambda tree, _: timed(["cp", tree.with_suffix(".h5ad"), f"{out}/ours.h5ad"])))
-        self.note("read", self.mounted("read_zarr", lambda tree, _: python(READ, tree)))
-        self.note("row", self.mounted("a row", lambda tree, _: python(ROW, tree)))
-        self.note("read h5ad", self.mounted("read_h5ad", lambda tree, _: python(READ_H5AD, tree.with_suffix(".h5ad"))))
-        self.note("backed", self.mounted("a row, backed", lambda tree, _: python(BACKED, tree.with_suffix(".h5ad"))))
+            self.note("to_anndata", self.python(TO_ANNDATA, self.path))
+            self.note("write", self.python(WRITE, self.path, f"{out}/theirs.zarr"))
+            self.note("cp", self.mounted("cp -r", lambda tree, _: timed(["cp", "-r", tree, f"{out}/ours.zarr"])[0]))
+            self.note("cp h5ad", self.mounted("cp h5ad", lambda tree, _: timed(["cp", tree.with_suffix(".h5ad"), f"{out}/ours.h5ad"])[0]))
+        self.note("read", self.mounted("read_zarr", lambda tree, _: self.python(READ, tree)))
+        self.note("row", self.mounted("a row", lambda tree, _: self.python(ROW, tree)))
+        self.note("read h5ad", self.mounted("read_h5ad", lambda tree, _: self.python(READ_H5AD, tree.with_suffix(".h5ad"))))
+        self.note("backed", self.mounted("a row, backed", lambda tree, _: self.python(BACKED, tree.with_suffix(".h5ad"))))
 
         def sizes(tree, mountpoint):
-            return timed(["find", tree, "-printf", "%s\n"]), stats(mountpoint)["chunks_decoded"]
+            return timed(["find", tree, "-printf", "%s\n"], subprocess.DEVNULL)[0], stats(mountpoint)["chunks_decoded"]
         self.note("find", self.mounted("find", sizes))
 
     def ratio(self, ours, theirs, place):
