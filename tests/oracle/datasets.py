@@ -8,13 +8,13 @@ The last line is `N passed, N failed`.
 
 import contextlib
 import doctest
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from pathlib import Path
@@ -28,6 +28,7 @@ import tiledb
 import xarray
 import zarr
 
+from meanwhile import meanwhile
 from mount import ROOT, binary, errors, mounted, stats
 from plain_tools import Checks
 
@@ -510,33 +511,22 @@ def one_state(checks, folder):
     write_pair(group)
     write_both(group, 0)
     with mounted(folder) as point:
-        done = threading.Event()
+        numbers = itertools.count(1)
 
         def write():
-            value = 0
-            while not done.is_set():
-                value += 1
-                write_both(group, value)
+            write_both(group, next(numbers))
 
         def look():
             # What was looked at last of one array is not as old as of the other.
-            while not done.is_set():
-                os.stat(point / "pair/a/data/columns/v/data.bin")
-                time.sleep(0.013)
+            os.stat(point / "pair/a/data/columns/v/data.bin")
+            time.sleep(0.013)
 
-        threads = [threading.Thread(target=run) for run in (write, look)]
-        for thread in threads:
-            thread.start()
         seen, end = [], time.monotonic() + 4
-        try:
+        with meanwhile(write, look):
             while time.monotonic() < end:
                 with h5netcdf.File(point / "pair/dataset.nc") as file:
                     seen.append(pair(file))
                 time.sleep(0.02)
-        finally:
-            done.set()
-            for thread in threads:
-                thread.join()
         checks.equal("states that the group never had", [values for values in seen if isinstance(values[0], list) or values[0] - values[1] not in (0, 1)][:5], [])
         checks.equal("there were several states", len({tuple(values) for values in seen}) > 5, True)
         time.sleep(0.3)

@@ -11,6 +11,7 @@ import contextlib
 import doctest
 import errno
 import hashlib
+import itertools
 import json
 import os
 import resource
@@ -19,7 +20,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from pathlib import Path
@@ -37,6 +37,7 @@ import zarr
 from anndata.experimental import read_lazy
 
 from documented import described
+from meanwhile import meanwhile
 from mount import ROOT, binary, errors, mounted
 from plain_tools import Checks
 from proxy import Proxy
@@ -403,7 +404,7 @@ def unreadable(checks, life, folder):
         whole = outcomes(point / "ms/RNA" / NAME)
     cases = {"ms/RNA/X/data": "X/", "ms/RNA/X": "", "obs": "", "ms/RNA/var": "", "ms/RNA/X/data/__fragments": "X/", "obs/__commits": ""}
     # No state tells that files may be read again.
-    metadata = next(Path(life.uri, "ms/RNA/X/data/__meta").glob("*[!c]"))
+    metadata = next(path for path in Path(life.uri, "ms/RNA/X/data/__meta").iterdir() if path.suffix != ".vac")
     cases[str(metadata.relative_to(life.uri))] = "X/"
     for directory, under in cases.items():
         copy = Path(folder, "unreadable")
@@ -818,32 +819,21 @@ def one_state(checks, folder):
     growing(uri)
     grow(uri, 0)
     with mounted(uri) as point:
-        done, measurement = threading.Event(), point / "ms/RNA"
+        numbers, measurement = itertools.count(1), point / "ms/RNA"
 
         def write():
-            row = 0
-            while not done.is_set():
-                row += 1
-                grow(uri, row)
+            grow(uri, next(numbers))
 
         def look():
             # What was looked at last of X is not as old as of obs.
-            while not done.is_set():
-                os.listdir(measurement / "X/data/fragments")
-                time.sleep(0.013)
+            os.listdir(measurement / "X/data/fragments")
+            time.sleep(0.013)
 
-        threads = [threading.Thread(target=run) for run in (write, look)]
-        for thread in threads:
-            thread.start()
         seen, end = [], time.monotonic() + 4
-        try:
+        with meanwhile(write, look):
             while time.monotonic() < end:
                 seen += rows_of_each(measurement)
                 time.sleep(0.02)
-        finally:
-            done.set()
-            for thread in threads:
-                thread.join()
         checks.equal("states that the experiment never had", [rows for rows in seen if rows[0] - rows[1] not in (0, 1)][:5], [])
         checks.equal("there were several states", len(set(seen)) > 5, True)
 
