@@ -9,7 +9,7 @@ use super::context::Context;
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::moment::Moment;
-use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, Stat};
+use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, Stat, of_object};
 use super::permissions::Origin;
 use super::position::Position;
 use super::shown::place;
@@ -402,13 +402,7 @@ impl Directory for NodeDirectory {
         Ok(fixed_listing(&entries))
     }
 
-    fn mtime(&self) -> u64 {
-        self.shown.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.shown.origin()
-    }
+    of_object!(self => self.shown);
 }
 
 impl Chunked for NodeDirectory {
@@ -460,13 +454,7 @@ impl File for AnnDataFile {
         })
     }
 
-    fn mtime(&self) -> u64 {
-        self.shown.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.shown.origin()
-    }
+    of_object!(self => self.shown);
 
     fn open(&self) -> Result<Arc<FileLayout>> {
         Ok(Arc::new(self.layout()?.of(self.shown.display())))

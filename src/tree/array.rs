@@ -92,6 +92,12 @@ impl ArrayDirectory {
         )
     }
 
+    /// A directory of the array at its time.
+    fn named(&self, name: &'static str, names: impl Names) -> Node {
+        let origin = Origin::InArray(self.moment.clone(), name);
+        NamedDirectory::node(self.mtime(), Freshness::Listing, origin, names)
+    }
+
     /// What `data/` shows.
     fn data(&self) -> Shown {
         Shown {
@@ -156,12 +162,12 @@ impl ArrayDirectory {
                     |moment: &Moment| super::consolidated_metadata::consolidated_metadata(&moment.array);
                 self.document(name, mtime, state, content)
             }
-            "schemas" => NamedDirectory::node(mtime, Freshness::Listing, SchemaFiles(moment)),
-            "enumerations" => NamedDirectory::node(mtime, Freshness::Listing, Enumerations(moment)),
+            "schemas" => self.named(name, SchemaFiles(moment)),
+            "enumerations" => self.named(name, Enumerations(moment)),
             "data" => ViewDirectory::node(self.data()),
             "labels" => {
                 let position = self.position.clone();
-                NamedDirectory::node(mtime, Freshness::Listing, Labels { position, moment })
+                self.named(name, Labels { position, moment })
             }
             _ => Node::Directory(Arc::new(FragmentsDirectory { moment })),
         }
@@ -370,10 +376,6 @@ impl Names for SchemaFiles {
     fn kind(&self, _: usize) -> Option<NodeType> {
         Some(NodeType::File)
     }
-
-    fn origin(&self) -> Origin {
-        Origin::InArray(self.0.clone(), "schemas")
-    }
 }
 
 /// `enumerations/`: the enumerations of the current schema.
@@ -426,10 +428,6 @@ impl Names for Enumerations {
 
     fn kind(&self, _: usize) -> Option<NodeType> {
         Some(NodeType::File)
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::InArray(self.0.clone(), "enumerations")
     }
 }
 
@@ -491,9 +489,5 @@ impl Names for Labels {
 
     fn kind(&self, _: usize) -> Option<NodeType> {
         None
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::InArray(self.moment.clone(), "labels")
     }
 }

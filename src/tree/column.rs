@@ -22,11 +22,9 @@ use std::sync::Arc;
 
 /// The `columns` directory of a fragment.
 pub fn columns(fragment: Arc<Fragment>) -> Node {
-    NamedDirectory::node(
-        fragment.name.timestamps.1,
-        Freshness::Immutable,
-        Columns(fragment),
-    )
+    let origin = Origin::FragmentMetadata(fragment.clone());
+    let mtime = fragment.name.timestamps.1;
+    NamedDirectory::node(mtime, Freshness::Immutable, origin, Columns(fragment))
 }
 
 /// The fields that a fragment stores.
@@ -62,10 +60,6 @@ impl Names for Columns {
 
     fn kind(&self, _: usize) -> Option<NodeType> {
         Some(NodeType::Directory)
-    }
-
-    fn origin(&self) -> Origin {
-        Origin::FragmentMetadata(self.0.clone())
     }
 }
 

@@ -8,7 +8,7 @@
 use super::context::Context;
 use super::document::{Document, DocumentContent};
 use super::moment::Moment;
-use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat};
+use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat, of_object};
 use super::permissions::Origin;
 use super::shown::place;
 use super::zarr::{AsZarr, ZarrGroupDirectory};
@@ -315,13 +315,7 @@ impl AsZarr for ZarrOfGroup {
         Some(self.shown.dataset().ok()?.state())
     }
 
-    fn mtime(&self) -> u64 {
-        self.shown.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.shown.origin()
-    }
+    of_object!(self => self.shown);
 }
 
 /// What a file exports of a group.
@@ -362,13 +356,7 @@ impl File for GroupFile {
         })
     }
 
-    fn mtime(&self) -> u64 {
-        self.shown.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.shown.origin()
-    }
+    of_object!(self => self.shown);
 
     fn open(&self) -> Result<Arc<FileLayout>> {
         Ok(Arc::new(self.layout()?.of(self.shown.display())))

@@ -109,9 +109,6 @@ pub trait Names: Send + Sync + 'static {
     fn group(&self) -> Result<Option<GroupSummary>> {
         Ok(None)
     }
-
-    /// The origin of the directory, which decides who may see it.
-    fn origin(&self) -> Origin;
 }
 
 /// A directory of any number of names, which are computed once per state of the data.
@@ -119,6 +116,7 @@ pub struct NamedDirectory<N: Names> {
     inner: N,
     mtime: u64,
     freshness: Freshness,
+    origin: Origin,
     known: Mutex<Option<NameIndex<N::From>>>,
 }
 
@@ -129,12 +127,13 @@ struct NameIndex<T> {
 }
 
 impl<N: Names> NamedDirectory<N> {
-    /// A directory node.
-    pub fn node(mtime: u64, freshness: Freshness, inner: N) -> Node {
+    /// A directory node. `origin` decides who may see it.
+    pub fn node(mtime: u64, freshness: Freshness, origin: Origin, inner: N) -> Node {
         Node::Directory(Arc::new(NamedDirectory {
             inner,
             mtime,
             freshness,
+            origin,
             known: Mutex::default(),
         }))
     }
@@ -215,7 +214,7 @@ impl<N: Names> Directory for NamedDirectory<N> {
     }
 
     fn origin(&self) -> Origin {
-        self.inner.origin()
+        self.origin.clone()
     }
 }
 
@@ -273,17 +272,14 @@ mod tests {
         fn kind(&self, index: usize) -> Option<NodeType> {
             (index < 400).then_some(NodeType::File)
         }
-
-        fn origin(&self) -> Origin {
-            Origin::Private
-        }
     }
 
     #[test]
     fn a_lookup_creates_one_node_and_names_are_created_once_per_state() {
         let thousand = Arc::new(Thousand::default());
         let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
-        let Node::Directory(directory) = NamedDirectory::node(0, Freshness::Listing, thousand.clone()) else {
+        let node = NamedDirectory::node(0, Freshness::Listing, Origin::Private, thousand.clone());
+        let Node::Directory(directory) = node else {
             unreachable!()
         };
         for state in [0, 1] {

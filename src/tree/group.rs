@@ -24,13 +24,15 @@ use std::sync::{Arc, Mutex};
 
 /// The node of `group`.
 pub fn group(group: Arc<OpenGroup>, position: Position, mtime: u64) -> Node {
+    // The members are those in `__group`.
+    let origin = Origin::Group(group.clone(), GROUP_DIRECTORY);
     let directory = GroupDirectory {
         position,
         group,
         mtime,
         listed: Mutex::default(),
     };
-    NamedDirectory::node(mtime, Freshness::Listing, directory)
+    NamedDirectory::node(mtime, Freshness::Listing, origin, directory)
 }
 
 struct GroupDirectory {
@@ -109,11 +111,6 @@ impl Names for GroupDirectory {
 
     fn group(&self) -> Result<Option<GroupSummary>> {
         summary(&self.position.context, &self.group).map(Some)
-    }
-
-    /// The members are those in `__group`.
-    fn origin(&self) -> Origin {
-        Origin::Group(self.group.clone(), GROUP_DIRECTORY)
     }
 }
 

@@ -211,6 +211,20 @@ pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
     Some(strong_hash(&(env!("CARGO_PKG_VERSION"), name, version, stat.len)))
 }
 
+/// The methods that a node has from the object to which it belongs, by the methods of these names there.
+macro_rules! of_object {
+    ($self:ident => $object:expr) => {
+        fn mtime(&$self) -> u64 {
+            $object.mtime()
+        }
+
+        fn origin(&$self) -> $crate::tree::permissions::Origin {
+            $object.origin()
+        }
+    };
+}
+pub(super) use of_object;
+
 /// The node `name` in `directory`, or the target if it is a symbolic link; None if it does not exist.
 pub fn follow(directory: &dyn Directory, name: &OsStr) -> Result<Option<Node>> {
     match directory.lookup(name)? {

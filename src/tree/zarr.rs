@@ -1,7 +1,7 @@
 //! `array.zarr/`, `dataset.zarr/` and `image.ome.zarr/`: Zarr groups. Chunks have computed names, one directory per dimension.
 
 use super::document::{Document, DocumentContent};
-use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType};
+use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType, of_object};
 use super::permissions::Origin;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -106,13 +106,7 @@ impl<Z: AsZarr> Directory for ZarrGroupDirectory<Z> {
         ))
     }
 
-    fn mtime(&self) -> u64 {
-        self.0.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.0.origin()
-    }
+    of_object!(self => self.0);
 }
 
 /// An array of the group.
@@ -179,13 +173,7 @@ impl<Z: AsZarr> Directory for ZarrArrayDirectory<Z> {
         ]))
     }
 
-    fn mtime(&self) -> u64 {
-        self.group.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.group.origin()
-    }
+    of_object!(self => self.group);
 }
 
 /// The chunks of an array with these leading grid coordinates.
@@ -225,13 +213,7 @@ impl<A: Chunked> Directory for ChunksDirectory<A> {
         }))
     }
 
-    fn mtime(&self) -> u64 {
-        self.array.mtime()
-    }
-
-    fn origin(&self) -> Origin {
-        self.array.origin()
-    }
+    of_object!(self => self.array);
 }
 
 /// The names `0` to `count - 1`.
