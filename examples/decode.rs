@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tiledbfs::Output;
-use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 
 /// Bytes of a piece: one chunk, unless the array says otherwise.
 const PIECE: u64 = 65_536;
@@ -27,12 +27,12 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     let [source, path, threads] = arguments.as_slice() else {
         return Err("usage: decode SOURCE PATH THREADS".into());
     };
-    let options = Options {
+    let options = TreeOptions {
         // Nothing is read twice. What is dropped at once stays in the processor's own caches.
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let tree = Tree::open(Path::new(source), &options)?;
     let Some(Node::File(file)) = tree.root.find(path)? else {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A sequence of bytes of known length, fetched, decoded or made when they are read.
 pub trait Bytes: Send + Sync {
-    /// How many.
+    /// The number of bytes.
     fn len(&self) -> u64;
 
     /// Appends the bytes in `range` to `out`. `Truncated` if they end before.

@@ -126,7 +126,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine over `storage`; `keys` as in [`crate::tree::Options`].
+    /// An engine over `storage`; `keys` as in [`crate::tree::TreeOptions`].
     pub fn new(
         storage: Arc<dyn Storage>,
         cache_size: u64,

@@ -4,7 +4,7 @@ use super::arrays::{Design, Dice};
 use std::sync::Arc;
 use tiledbfs::Output;
 use tiledbfs::internals::engine::Engine;
-use tiledbfs::internals::export::{Export, Options, tiff, zarr};
+use tiledbfs::internals::export::{Export, ExportOptions, tiff, zarr};
 use tiledbfs::internals::layout::FileLayout;
 use tiledbfs::internals::open_array;
 use tiledbfs::internals::storage::MemoryStorage;
@@ -28,7 +28,7 @@ pub fn exports(data: &[u8]) {
     let storage = design.write(&mut dice);
     // Two that have nothing in common but the bytes.
     let [first, second] = [0, 1].map(|_| view(&storage, times, subarray.clone()));
-    let options = Options::default();
+    let options = ExportOptions::default();
     for export in Export::all(&first) {
         let absent = export.absent(&first, &options).unwrap();
         assert_eq!(export.absent(&second, &options).unwrap(), absent);

@@ -46,7 +46,7 @@ use tiledbfs::internals::fragment::field::{Role, StoredField};
 use tiledbfs::internals::fragment::geometry::Geometry;
 use tiledbfs::internals::query::condition::ViewCondition;
 use tiledbfs::internals::storage::{MemoryBlob, MemoryStorage};
-use tiledbfs::internals::tree::{Options, Tree};
+use tiledbfs::internals::tree::{Tree, TreeOptions};
 use walk::{Limits, walk};
 
 /// A fuzz target: its name and what it does.
@@ -388,11 +388,11 @@ pub fn enumeration(data: &[u8]) {
 /// A whole source as one slice: for each file the length of its path u16, the path, its length u32, its
 /// bytes.
 pub fn array(data: &[u8]) {
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 16 << 20,
         keys: vec![(PathBuf::new(), key())],
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let limits = Limits {
         entries: 16,

@@ -317,7 +317,7 @@ impl<'a> Committed<'a> {
         name: &str,
         parsed: &TimestampedName,
         in_fragments: bool,
-    ) -> Option<Hidden> {
+    ) -> Option<NotVisible> {
         let marker = format!("{name}.{}", if in_fragments { "wrt" } else { "ok" });
         let committed = self.names.contains(marker.as_bytes())
             || (parsed.name_version <= 4 && engine.storage.metadata(&path.join(METADATA_FILE)).is_ok());
@@ -325,10 +325,10 @@ impl<'a> Committed<'a> {
             return None;
         }
         if self.ignored.contains(marker.as_bytes()) {
-            return Some(Hidden::Ignored);
+            return Some(NotVisible::Ignored);
         }
         let damaged = self.damage.as_ref().map(|(file, _)| file.clone());
-        Some(Hidden::Uncommitted { marker, damaged })
+        Some(NotVisible::Uncommitted { marker, damaged })
     }
 
     /// Committed fragments that are missing in `listed`. `until` takes the name of a commit file. As in
@@ -352,7 +352,7 @@ impl<'a> Committed<'a> {
 
 /// Why a reader does not see a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hidden {
+pub enum NotVisible {
     /// An ignore file takes its commit out of the consolidated commit files.
     Ignored,
     /// Nothing commits it.
@@ -373,28 +373,28 @@ pub enum Hidden {
     Past((u64, u64)),
 }
 
-impl fmt::Display for Hidden {
+impl fmt::Display for NotVisible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Hidden::Ignored => {
+            NotVisible::Ignored => {
                 f.write_str("ignored: an ignore file takes its commit out of the consolidated commits")
             }
-            Hidden::Uncommitted {
+            NotVisible::Uncommitted {
                 marker,
                 damaged: None,
             } => write!(f, "uncommitted: there is no {marker}"),
-            Hidden::Uncommitted {
+            NotVisible::Uncommitted {
                 marker,
                 damaged: Some(damaged),
             } => write!(
                 f,
                 "uncommitted: there is no {marker}, and {damaged}, which may stand for it, cannot be read"
             ),
-            Hidden::Vacuumed { by } => write!(f, "vacuumed: replaced by {by}"),
-            Hidden::Future((start, end)) => {
+            NotVisible::Vacuumed { by } => write!(f, "vacuumed: replaced by {by}"),
+            NotVisible::Future((start, end)) => {
                 write!(f, "in the future: its timestamps are {start} to {end}")
             }
-            Hidden::Past((start, end)) => {
+            NotVisible::Past((start, end)) => {
                 write!(f, "in the past: its timestamps are {start} to {end}")
             }
         }

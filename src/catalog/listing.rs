@@ -8,7 +8,7 @@
 use super::commits::{
     CommitFile, Committed, MissingFragment, Vacuum, commit_files, expected_until, read_text, vacuum, vacuums,
 };
-use super::commits::{DeleteFile, Hidden};
+use super::commits::{DeleteFile, NotVisible};
 use super::source::misplaced;
 use super::time::TimeRange;
 use crate::engine::Engine;
@@ -60,7 +60,7 @@ pub struct FragmentEntry {
     /// The fragment.
     pub fragment: Arc<Fragment>,
     /// Why no reader sees it, whatever the time; None if time decides.
-    pub uncommitted: Option<Hidden>,
+    pub uncommitted: Option<NotVisible>,
     /// The vacuum files that list it, as indexes into [`ArrayListing::vacuums`].
     pub vacuums: Vec<usize>,
 }

@@ -476,7 +476,7 @@ impl Items {
             hash: self.hash(&seen),
             seen,
             undone: vec![false; self.consolidations.len()],
-            met: HashSet::new(),
+            visited: HashSet::new(),
             work: 0,
         };
         search.visit(0).then_some(search.seen)
@@ -496,7 +496,7 @@ struct Search<'i> {
     seen: Vec<bool>,
     hash: u64,
     /// The hashes of the states that were looked at.
-    met: HashSet<u64>,
+    visited: HashSet<u64>,
     /// The items and consolidations that were looked at.
     work: usize,
 }
@@ -514,7 +514,7 @@ impl Search<'_> {
     /// Looks at the state before the `depth` consolidations that are undone, and at those before others too.
     /// Returns whether it is found, in `seen`.
     fn visit(&mut self, depth: usize) -> bool {
-        if self.work > Self::MAX_WORK || !self.met.insert(self.hash) {
+        if self.work > Self::MAX_WORK || !self.visited.insert(self.hash) {
             return false;
         }
         if self.leave_out_late() {
@@ -573,7 +573,7 @@ impl Search<'_> {
         let late: Vec<usize> = match seen(rest) {
             _ if rest == 0 => Vec::new(),
             Some(one) => vec![one],
-            None if self.met.len() > Self::MAX_WITH_TWO => return false,
+            None if self.visited.len() > Self::MAX_WITH_TWO => return false,
             None => {
                 let all = self.items.items.iter().enumerate();
                 let mut pairs = all.filter(|(one, _)| self.seen[*one]).filter_map(|(one, item)| {

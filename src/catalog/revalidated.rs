@@ -14,11 +14,11 @@ use std::time::Instant;
 pub struct Revalidated<T> {
     directories: Vec<PathBuf>,
     /// Not locked while directories are read, which may wait for the network.
-    state: Mutex<State<T>>,
+    state: Mutex<Inner<T>>,
     looking: SingleFlight,
 }
 
-struct State<T> {
+struct Inner<T> {
     known: Option<Checked<T>>,
     /// Looks at the directories before this do not count.
     since: Option<Instant>,
@@ -40,7 +40,7 @@ impl<T> Revalidated<T> {
     pub fn new(directories: Vec<PathBuf>) -> Self {
         Revalidated {
             directories,
-            state: Mutex::new(State {
+            state: Mutex::new(Inner {
                 known: None,
                 since: None,
             }),

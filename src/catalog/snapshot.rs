@@ -3,7 +3,7 @@
 //! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/array/array_directory.cc>
 
 use super::commits::Vacuum;
-use super::commits::{DeleteFile, Hidden};
+use super::commits::{DeleteFile, NotVisible};
 use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile};
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
@@ -20,7 +20,7 @@ pub struct Snapshot {
     /// The range of time.
     pub times: TimeRange,
     /// For each fragment of the listing, why it is not seen; None if it is seen.
-    pub hidden: Vec<Option<Hidden>>,
+    pub hidden: Vec<Option<NotVisible>>,
     /// The first time after the end of the range at which a reader may see something else.
     pub next: Option<u64>,
     sparse: bool,
@@ -176,14 +176,14 @@ fn hidden(
     in_force: &[bool],
     times: TimeRange,
     sparse: bool,
-) -> Option<Hidden> {
+) -> Option<NotVisible> {
     if let Some(uncommitted) = &entry.uncommitted {
         return Some(uncommitted.clone());
     }
     let mut listed = entry.vacuums.iter().rev();
     let by = listed.find(|&&i| in_force[i]);
     if let Some(&by) = by {
-        return Some(Hidden::Vacuumed {
+        return Some(NotVisible::Vacuumed {
             by: vacuums[by].stem.clone(),
         });
     }
@@ -194,7 +194,7 @@ fn hidden(
     let (start, end) = name.timestamps;
     let past = end < times.start || end <= times.end && start < times.start;
     Some(match past {
-        true => Hidden::Past((start, end)),
-        false => Hidden::Future((start, end)),
+        true => NotVisible::Past((start, end)),
+        false => NotVisible::Future((start, end)),
     })
 }

@@ -50,7 +50,7 @@ use std::sync::{Arc, Mutex};
 
 /// How a source is checked.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct CheckOptions {
     /// Bound of the cache of decoded chunks, in bytes.
     pub cache_size: u64,
     /// Keys of encrypted arrays: each for the array at a path (relative to the source) and all below; the
@@ -89,7 +89,12 @@ pub type Report = Box<dyn Fn(Problem) + Send + Sync>;
 ///
 /// Returns the paths in `options.keys` at or below which there is no array or group. Errors: `NotFound` if
 /// there is nothing at `source`, `InvalidInput` if it is a file or holds no array or group at any depth.
-pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>) -> Result<Vec<PathBuf>> {
+pub fn check(
+    source: &Path,
+    options: &CheckOptions,
+    report: Report,
+    tally: Arc<Tally>,
+) -> Result<Vec<PathBuf>> {
     let place = |e: Error| e.in_file(source.display());
     let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
     if !metadata.is_dir() {
@@ -106,7 +111,7 @@ pub fn check(source: &Path, options: &Options, report: Report, tally: Arc<Tally>
 pub fn check_over(
     storage: Arc<dyn Storage>,
     stats: Arc<Stats>,
-    options: &Options,
+    options: &CheckOptions,
     report: Report,
     tally: Arc<Tally>,
 ) -> Result<Vec<PathBuf>> {
@@ -150,7 +155,7 @@ struct Checker {
     tally: Arc<Tally>,
     /// The directories that were visited, by the versions that the storage gives them.
     seen: Mutex<HashSet<(u64, u64, u64)>>,
-    /// The paths of `Options::keys` at or below which no array or group was found yet.
+    /// The paths of `CheckOptions::keys` at or below which no array or group was found yet.
     unmatched: Mutex<Vec<PathBuf>>,
     queue: queue::Queue,
 }

@@ -16,12 +16,12 @@ pub(super) type Job = Box<dyn FnOnce(&Checker) + Send>;
 /// The jobs that wait, and the number of those that run.
 #[derive(Default)]
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<Inner>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct Inner {
     waiting: Vec<Job>,
     running: usize,
 }

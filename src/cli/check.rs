@@ -3,7 +3,7 @@
 use super::output::{Failures, Stdout, progress_bar, stdout};
 use super::source::{check_source, check_tree};
 use super::{Failure, SourceArgs, logging, show_path};
-use crate::check::{Level, Options, Problem, Tally};
+use crate::check::{CheckOptions, Level, Problem, Tally};
 use crate::error::ErrorKind;
 use crate::printable::escape_json;
 use crate::storage::location::Location;
@@ -103,7 +103,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
         true => cores().max(REMOTE_THREADS),
         false => cores(),
     };
-    let options = Options {
+    let options = CheckOptions {
         cache_size: open_options.tree.cache_size,
         keys: open_options.tree.keys.clone(),
         follow_symlinks: open_options.tree.follow_symlinks,

@@ -28,7 +28,7 @@ mod unmount;
 use crate::format::MAX_VERSION;
 use crate::fuse::{SUBTYPE, mountinfo};
 use crate::printable::escape;
-use crate::tree::Options;
+use crate::tree::TreeOptions;
 use crate::tree::times::Asked;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
@@ -297,11 +297,11 @@ impl SourceArgs {
     /// Reads the key files. Fails if one cannot be read or is not a key.
     fn options(&self) -> Result<OpenOptions, Failure> {
         Ok(OpenOptions {
-            tree: Options {
+            tree: TreeOptions {
                 cache_size: self.cache_size,
                 keys: options::read_keys(&self.key_file)?,
                 follow_symlinks: self.follow_symlinks,
-                ..Options::default()
+                ..TreeOptions::default()
             },
             #[cfg(feature = "remote")]
             remote: self.remote.clone(),

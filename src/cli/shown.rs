@@ -18,7 +18,7 @@ pub(super) struct ShownArgs {
     #[arg(long)]
     show_at: bool,
     /// Limit of a `table.csv`, in rows times columns: finding its length takes writing all of it once
-    #[arg(long, value_name = "N", default_value_t = export::Options::default().csv_values)]
+    #[arg(long, value_name = "N", default_value_t = export::ExportOptions::default().csv_values)]
     csv_values: u64,
     /// Leave exports (`table.csv` and other files made of columns) out of listings, for copying whole trees
     #[arg(long)]
@@ -33,7 +33,7 @@ impl ShownArgs {
     pub(super) fn options(&self) -> Result<OpenOptions, Failure> {
         let mut options = self.tree.options()?;
         options.tree.show_at = self.show_at;
-        options.tree.exports = export::Options {
+        options.tree.exports = export::ExportOptions {
             hide: self.hide_exports,
             csv_values: self.csv_values,
         };

@@ -23,7 +23,7 @@ use crate::storage::{
 };
 #[cfg(feature = "remote")]
 use crate::tree::is_object_in;
-use crate::tree::{Options, Tree};
+use crate::tree::{Tree, TreeOptions};
 #[cfg(feature = "remote")]
 use clap::Args;
 use glob::Pattern;
@@ -91,7 +91,7 @@ fn parse_endpoint(text: &str) -> Result<String, String> {
 /// Options for opening SOURCE.
 #[derive(Debug)]
 pub(super) struct OpenOptions {
-    pub(super) tree: Options,
+    pub(super) tree: TreeOptions,
     #[cfg(feature = "remote")]
     pub(super) remote: RemoteArgs,
 }
@@ -162,7 +162,7 @@ pub(super) fn open_tree(source: &Location, options: &OpenOptions) -> Result<Tree
 pub(super) fn check_tree(
     source: &Location,
     open_options: &OpenOptions,
-    options: &check::Options,
+    options: &check::CheckOptions,
     report: check::Report,
     tally: Arc<check::Tally>,
 ) -> crate::Result<Vec<PathBuf>> {

@@ -1,7 +1,7 @@
 //! `fragments.json`: the fragments of an array, committed or not.
 
 use super::{Json, object, value};
-use crate::catalog::commits::Hidden;
+use crate::catalog::commits::NotVisible;
 use crate::catalog::listing::FragmentEntry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::Outline;
@@ -31,7 +31,7 @@ pub struct FragmentSummary {
 impl FragmentSummary {
     /// What is known of a fragment, which is not visible if it is `hidden`. What cannot be read is logged, and
     /// sets `errors` unless it is for the lack of a key.
-    pub fn of(entry: &FragmentEntry, hidden: Option<&Hidden>, errors: &AtomicBool) -> FragmentSummary {
+    pub fn of(entry: &FragmentEntry, hidden: Option<&NotVisible>, errors: &AtomicBool) -> FragmentSummary {
         let name = &entry.fragment.name;
         let mut out = FragmentSummary {
             name: entry.name.clone(),
@@ -41,7 +41,7 @@ impl FragmentSummary {
             schema_name: None,
             outline: None,
             visible: hidden.is_none(),
-            reason: hidden.map(Hidden::to_string),
+            reason: hidden.map(NotVisible::to_string),
         };
         match entry.fragment.look_at_outline().and_then(sized) {
             Ok(outline) => {

@@ -8,7 +8,7 @@ use crate::catalog::snapshot::Snapshot;
 use crate::catalog::time::TimeRange;
 use crate::error::{Error, Result};
 use crate::export::metadata::Metadata;
-use crate::export::{Export, Options, names_with_labels};
+use crate::export::{Export, ExportOptions, names_with_labels};
 use crate::format::enums::Layout;
 use crate::query::{Role, View};
 
@@ -65,7 +65,7 @@ struct Facts {
 }
 
 /// The document. `options` say which exports exist.
-pub fn view_json(view: &View, options: &Options) -> Vec<u8> {
+pub fn view_json(view: &View, options: &ExportOptions) -> Vec<u8> {
     let mut text = render(&document(view, &known(view, options)));
     let longest = render(&document(view, &longest(view))).len();
     text.pop();
@@ -74,7 +74,7 @@ pub fn view_json(view: &View, options: &Options) -> Vec<u8> {
     text
 }
 
-fn known(view: &View, options: &Options) -> Facts {
+fn known(view: &View, options: &ExportOptions) -> Facts {
     let dimensions = &view.schema().dimensions;
     let region = view.region();
     let (shape, cells) = (view.shape(), view.count());

@@ -126,7 +126,7 @@ impl Chunks {
 }
 
 /// A box of a view as a chunk of full size.
-pub(super) struct Chunk {
+pub(super) struct GridChunk {
     /// The cells inside the array.
     cells: Arc<dyn Cells>,
     /// Bytes of a cell.
@@ -141,9 +141,9 @@ pub(super) struct Chunk {
     len: u64,
 }
 
-impl Chunk {
+impl GridChunk {
     /// The chunk with these numbers along the axes. `NotFound` if there is none. Reads decode the data.
-    pub(super) fn open(view: &View, variable: &Variable, numbers: &[u64]) -> Result<Chunk> {
+    pub(super) fn open(view: &View, variable: &Variable, numbers: &[u64]) -> Result<GridChunk> {
         let chunks = &variable.chunks;
         let mut counts = numbers.iter().zip(chunks.counts());
         if numbers.len() != chunks.shape.len() || !counts.all(|(number, count)| *number < count) {
@@ -179,7 +179,7 @@ impl Chunk {
         // Only an axis, which is never cut, can be so long.
         let len = sides.iter().try_fold(cell, |len, side| len.checked_mul(*side));
         let len = len.ok_or_else(|| Error::limit("a chunk would have 2^64 bytes or more"))?;
-        Ok(Chunk {
+        Ok(GridChunk {
             cells,
             cell,
             fill,
@@ -206,7 +206,7 @@ impl Chunk {
     }
 }
 
-impl Bytes for Chunk {
+impl Bytes for GridChunk {
     fn len(&self) -> u64 {
         self.len
     }
@@ -221,7 +221,7 @@ impl Bytes for Chunk {
     }
 }
 
-impl Chunk {
+impl GridChunk {
     /// Appends the bytes in `range`, padding included.
     fn read_padded(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         if self.sides == self.part {

@@ -100,16 +100,16 @@ fn names_of(view: &View, what: &str, make: impl FnOnce() -> Vec<String>) -> Resu
 
 /// Which exports a mount has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
+pub struct ExportOptions {
     /// Leave exports out of listings; they can still be opened by name.
     pub hide: bool,
     /// The most values (rows times columns) of a `table.csv`.
     pub csv_values: u64,
 }
 
-impl Default for Options {
+impl Default for ExportOptions {
     fn default() -> Self {
-        Options {
+        ExportOptions {
             hide: false,
             csv_values: 1 << 24,
         }
@@ -144,7 +144,7 @@ impl Format {
     }
 
     /// Why `view` has no such file; None if it has one.
-    pub fn absent(self, view: &View, options: &Options) -> Result<Option<String>> {
+    pub fn absent(self, view: &View, options: &ExportOptions) -> Result<Option<String>> {
         match self {
             Format::Csv => csv::absent(view, options.csv_values),
             Format::Head => Ok(None),
@@ -154,7 +154,7 @@ impl Format {
     }
 
     /// Whether listings show the file. Reads names, the schema, and at most footers.
-    pub fn is_listed(self, view: &View, options: &Options) -> Result<bool> {
+    pub fn is_listed(self, view: &View, options: &ExportOptions) -> Result<bool> {
         match self {
             Format::Csv => csv::is_listed(view, options.csv_values),
             // Beside table.csv it says nothing new.
@@ -253,7 +253,7 @@ impl Export {
     }
 
     /// Why `view` has no such export; None if it has one.
-    pub fn absent(&self, view: &View, options: &Options) -> Result<Option<String>> {
+    pub fn absent(&self, view: &View, options: &ExportOptions) -> Result<Option<String>> {
         match self {
             Export::File(format) => format.absent(view, options),
             Export::Zarr => zarr::absent(view),

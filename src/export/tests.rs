@@ -87,7 +87,7 @@ fn try_check(what: &str, layout: impl Fn() -> Result<FileLayout>, numbers: &mut 
 
 #[test]
 fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
-    let options = Options::default();
+    let options = ExportOptions::default();
     let (mut files, mut numbers) = ([0; 3], Random(5));
     let both = [&Tuning::SMALL, &Tuning::PRODUCTION];
     for (path, tuning) in arrays().iter().flat_map(|path| both.map(|tuning| (path, tuning))) {
@@ -142,7 +142,7 @@ fn exports_are_as_long_as_they_say_and_any_range_is_part_of_the_whole() {
 /// Listing a dense view takes the schema and one fragment that shows that it has cells.
 #[test]
 fn listings_look_at_no_more_fragments_than_they_must() {
-    let options = Options::default();
+    let options = ExportOptions::default();
     let mut seen = 0;
     for path in arrays() {
         let open = |given: &dyn Fn(&View)| {

@@ -18,7 +18,7 @@
 //!  "dimension_names":["y","x"],"attributes":{"ancillary_variables":"a__validity","_FillValue":-2147483648}}
 //! ```
 
-use super::chunks::{Chunk, Chunks, extents};
+use super::chunks::{Chunks, GridChunk, extents};
 use super::dataset::image::{Image, Level};
 use super::file_group::FileGroup;
 use super::grid::{self, Naming, Value, Variable};
@@ -228,7 +228,7 @@ impl ZarrArray<'_> {
             .level()
             .map(|(_, level)| level.stored(numbers).ok_or_else(missing));
         let stored = stored.transpose()?;
-        let chunk = Chunk::open(view, self.variable, stored.as_deref().unwrap_or(numbers))?;
+        let chunk = GridChunk::open(view, self.variable, stored.as_deref().unwrap_or(numbers))?;
         FileLayout::new(view.state(), vec![Box::new(chunk)])
     }
 }

@@ -350,7 +350,7 @@ fn undo_stage(
             offset,
             byte_width,
         } => {
-            let options = scale_float::Options {
+            let options = scale_float::ScaleFloatOptions {
                 scale: *scale,
                 offset: *offset,
                 byte_width: *byte_width,
@@ -363,7 +363,7 @@ fn undo_stage(
             x_extent,
             ..
         } => {
-            let options = webp::Options {
+            let options = webp::WebpOptions {
                 format: *format,
                 y_extent: *y_extent,
                 x_extent: *x_extent,

@@ -19,7 +19,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
+pub(super) struct ScaleFloatOptions {
     pub scale: f64,
     pub offset: f64,
     /// Bytes of a stored integer.
@@ -30,7 +30,7 @@ pub(super) struct Options {
 /// the output in bytes.
 pub(super) fn undo(
     metadata: &mut Cursor<'_>,
-    options: Options,
+    options: ScaleFloatOptions,
     width: usize,
     data: &[u8],
     limit: u64,
@@ -66,8 +66,8 @@ pub(super) fn undo(
     })
 }
 
-fn scale(part: &[u8], stored: usize, options: Options, width: usize, out: &mut [u8]) {
-    let Options { scale, offset, .. } = options;
+fn scale(part: &[u8], stored: usize, options: ScaleFloatOptions, width: usize, out: &mut [u8]) {
+    let ScaleFloatOptions { scale, offset, .. } = options;
     macro_rules! scale {
         ($integer:ty => $float:ty) => {{
             let integers = part.as_chunks::<{ size_of::<$integer>() }>().0;
@@ -105,7 +105,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     fn run(byte_width: u64, width: usize, part: u32, data: &[u8]) -> Result<Vec<u8>> {
-        let options = Options {
+        let options = ScaleFloatOptions {
             scale: 0.25,
             offset: 1.0,
             byte_width,

@@ -1,7 +1,7 @@
 //! Tests of whole chunks: those of libtiledb, other pipelines built here, and damage to all of them.
 
 use super::tile_codec::Decoded;
-use super::vectors::{Chunk, bytes, codec, codec_of, compression, vectors};
+use super::vectors::{ChunkVector, bytes, codec, codec_of, compression, vectors};
 use super::{EncryptionKey, TileCodec};
 use crate::error::ErrorKind;
 use crate::format::datatype::Datatype;
@@ -145,7 +145,7 @@ fn words(words: &[u32]) -> Vec<u8> {
 }
 
 /// Chunks of filters that `vectors` lacks.
-fn pipelines() -> Vec<(TileCodec, Chunk)> {
+fn pipelines() -> Vec<(TileCodec, ChunkVector)> {
     let plain: Vec<u8> = (0..600u32).flat_map(|i| (i * i).to_le_bytes()).collect();
     let original = plain.len() as u32;
     let mut bz = bzip2_encode(&plain);

@@ -240,9 +240,9 @@ pub(super) fn vectors() -> Vec<Vector> {
 }
 
 /// Original length, metadata and data.
-pub(super) type Chunk = (u32, Vec<u8>, Vec<u8>);
+pub(super) type ChunkVector = (u32, Vec<u8>, Vec<u8>);
 
-fn chunks(tile: &str) -> Vec<Chunk> {
+fn chunks(tile: &str) -> Vec<ChunkVector> {
     let tile: Vec<u8> = (0..tile.len() / 2)
         .map(|i| u8::from_str_radix(&tile[2 * i..2 * i + 2], 16).unwrap())
         .collect();
@@ -269,7 +269,7 @@ impl Vector {
         }
     }
 
-    pub fn chunk(&self) -> Chunk {
+    pub fn chunk(&self) -> ChunkVector {
         let [chunk] = <[_; 1]>::try_from(chunks(self.tile)).unwrap();
         chunk
     }

@@ -20,7 +20,7 @@ use crate::format::enums::WebpFormat;
 use image_webp::WebPDecoder;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
+pub(super) struct WebpOptions {
     pub format: WebpFormat,
     /// Rows of the tile.
     pub y_extent: u16,
@@ -31,7 +31,7 @@ pub(super) struct Options {
 /// Undoes the filter on `data` into the empty `out`. `limit` is an upper bound of the output in bytes.
 pub(super) fn undo(
     metadata: &mut Cursor<'_>,
-    options: Options,
+    options: WebpOptions,
     data: &[u8],
     limit: u64,
     out: &mut Vec<u8>,
@@ -241,7 +241,7 @@ mod tests {
 
     fn run((format, y_extent, x_extent): (WebpFormat, u16, u16), file: &[u8]) -> Result<Vec<u8>> {
         let metadata = [[1, 0, 0, 0], (file.len() as u32).to_le_bytes()].concat();
-        let options = Options {
+        let options = WebpOptions {
             format,
             y_extent,
             x_extent,

@@ -28,12 +28,12 @@ pub fn directory_name(name: &[u8]) -> &[u8] {
 pub struct RepeatedFooters {
     engine: Arc<Engine>,
     key: Option<EncryptionKey>,
-    state: Mutex<State>,
+    state: Mutex<Inner>,
     reading: SingleFlight,
 }
 
 #[derive(Default)]
-struct State {
+struct Inner {
     files: Vec<PathBuf>,
     /// The parsed files, once somebody has asked.
     index: Option<Arc<Index>>,
@@ -61,7 +61,7 @@ impl RepeatedFooters {
     pub fn set_files(&self, files: &[PathBuf]) {
         let mut state = lock(&self.state);
         if state.files != files {
-            *state = State {
+            *state = Inner {
                 files: files.to_vec(),
                 index: None,
             };

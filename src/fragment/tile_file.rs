@@ -15,14 +15,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A decoded chunk.
-pub struct Chunk {
+pub struct DecodedChunk {
     /// Unfiltered bytes.
     pub data: Arc<Vec<u8>>,
     /// Where the codec embeds them, the rebuilt offsets: one little-endian u64 a cell, relative to the tile.
     pub offsets: Option<Arc<Vec<u8>>>,
 }
 
-impl Entry for Chunk {
+impl Entry for DecodedChunk {
     fn memory(&self) -> u64 {
         self.data.memory() + self.offsets.as_ref().map_or(0, |offsets| offsets.memory())
     }
@@ -170,7 +170,13 @@ impl TileFile {
     }
 
     /// The decoded chunk `chunk` of tile `tile`, to be cached as `keep` says.
-    pub fn chunk(&self, tile: u64, index: &ChunkIndex, chunk: usize, keep: Keep) -> Result<Arc<Chunk>> {
+    pub fn chunk(
+        &self,
+        tile: u64,
+        index: &ChunkIndex,
+        chunk: usize,
+        keep: Keep,
+    ) -> Result<Arc<DecodedChunk>> {
         let position = *index
             .chunks()
             .get(chunk)
@@ -206,7 +212,7 @@ impl TileFile {
     }
 
     /// Reads a chunk of tile `tile` and decodes it.
-    fn decode(&self, tile: u64, position: ChunkPosition) -> Result<Chunk> {
+    fn decode(&self, tile: u64, position: ChunkPosition) -> Result<DecodedChunk> {
         let length = position.stored_length();
         let end = position
             .stored_offset
@@ -247,7 +253,7 @@ impl TileFile {
             bytes.extend(offsets.iter().flat_map(|o| o.to_le_bytes()));
             Arc::new(bytes)
         });
-        Ok(Chunk {
+        Ok(DecodedChunk {
             data: Arc::new(decoded.data),
             offsets,
         })

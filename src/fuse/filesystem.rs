@@ -3,7 +3,7 @@
 use super::attributes::{Access, Attributes, BLOCK_SIZE, Mode, Owner, ttl};
 use super::guard::Reporter;
 use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
-use super::inodes::{Inode, Inodes, State};
+use super::inodes::{FileState, Inode, Inodes};
 use crate::bytes::Output;
 use crate::error::ErrorKind;
 use crate::runtime::stats::Stats;
@@ -211,7 +211,7 @@ impl FileSystem {
 
     /// The attributes of a node, and the state of a mutable file. If the length of a file cannot be
     /// determined, it is shown as empty and without a state; opening it then fails.
-    fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> (Attributes, Option<State>) {
+    fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> (Attributes, Option<FileState>) {
         let mode = self.mode(node);
         let attributes = |size: u64, mtime: u64, ttl: Duration| Attributes {
             kind: node.node_type(),
@@ -238,7 +238,7 @@ impl FileSystem {
                         return (attributes(0, file.mtime(), Duration::ZERO), None);
                     }
                 };
-                let state = State {
+                let state = FileState {
                     version,
                     size: len,
                     mtime: file.mtime(),
@@ -261,7 +261,7 @@ impl FileSystem {
     }
 
     /// The attributes of one state of a mutable file, which never change.
-    fn attributes_in(&self, state: State, mode: Mode) -> Attributes {
+    fn attributes_in(&self, state: FileState, mode: Mode) -> Attributes {
         Attributes {
             kind: NodeType::File,
             size: state.size,
@@ -614,7 +614,7 @@ fn generation(node: &Node) -> u64 {
 }
 
 /// How long the kernel may cache which inode a name has. A state's inode is valid only during that state.
-fn name_ttl(node: &Node, state: Option<State>) -> Duration {
+fn name_ttl(node: &Node, state: Option<FileState>) -> Duration {
     match (node, state) {
         (Node::File(file), Some(_)) => ttl(file.freshness()),
         _ => Duration::MAX,

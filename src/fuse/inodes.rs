@@ -9,7 +9,7 @@
 //! forgotten, so the paths of the [`MAX_FORGOTTEN`] last ones are kept.
 //!
 //! Linux caches length and pages per inode, and does not tell which descriptor a `fstat` is for. So each
-//! state of a mutable file ([`State`]) has its own inode, and an open file keeps its length and pages. The
+//! state of a mutable file ([`FileState`]) has its own inode, and an open file keeps its length and pages. The
 //! first state that the kernel learns of has the hash of the path as its number, like directories and
 //! immutable files. Other states have a hash of path and state.
 
@@ -47,14 +47,14 @@ pub(super) struct Inode {
     /// Whether the node was used since it was last considered for eviction.
     used: AtomicBool,
     /// None unless this is a mutable file.
-    state: Option<Box<State>>,
+    state: Option<Box<FileState>>,
     /// None before the first open.
     pages: Mutex<Option<Box<Pages>>>,
 }
 
 /// One state of a mutable file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct FileState {
     /// The version, as [`crate::tree::Stat::version`].
     pub(super) version: u64,
     /// Length in bytes.
@@ -65,7 +65,7 @@ pub(super) struct State {
     pub(super) generation: u64,
 }
 
-impl State {
+impl FileState {
     /// Tells states of one file apart.
     fn key(&self) -> u64 {
         self.version ^ self.generation.rotate_left(1)
@@ -82,7 +82,13 @@ pub(super) struct Pages {
 }
 
 impl Inode {
-    fn new(number: u64, parent: Option<Arc<Inode>>, name: &OsStr, hash: u64, state: Option<State>) -> Inode {
+    fn new(
+        number: u64,
+        parent: Option<Arc<Inode>>,
+        name: &OsStr,
+        hash: u64,
+        state: Option<FileState>,
+    ) -> Inode {
         Inode {
             number,
             parent,
@@ -142,7 +148,7 @@ impl Inode {
     }
 
     /// The state, if this is a mutable file.
-    pub(super) fn state(&self) -> Option<State> {
+    pub(super) fn state(&self) -> Option<FileState> {
         self.state.as_deref().copied()
     }
 
@@ -186,7 +192,7 @@ struct Forgotten {
     parent: u64,
     name: Box<OsStr>,
     hash: u64,
-    state: Option<State>,
+    state: Option<FileState>,
 }
 
 /// The inode with this number, made again from what is known of it and of the directories above. None if one
@@ -275,7 +281,7 @@ impl Inodes {
         &self,
         parent: &Arc<Inode>,
         name: &OsStr,
-        state: Option<State>,
+        state: Option<FileState>,
         node: Node,
     ) -> Arc<Inode> {
         let hash = hash(parent.hash, name);
@@ -545,7 +551,7 @@ mod tests {
     fn mutable_files_have_an_inode_for_each_state() {
         let (inodes, stats, root) = table();
         let remember = |version, size| {
-            let state = State {
+            let state = FileState {
                 version,
                 size,
                 mtime: 0,
@@ -577,7 +583,7 @@ mod tests {
     fn forgotten_inodes_are_found_by_number_for_a_while() {
         let (inodes, stats, root) = table();
         let d = inodes.remember(&root, OsStr::new("d"), None, node()).number;
-        let state = State {
+        let state = FileState {
             version: 1,
             size: 10,
             mtime: 0,

@@ -418,7 +418,7 @@ pub struct Tiles {
 /// Consecutive cells of a view, whole tiles of one size; the last tile may be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TileRun {
-    /// How many.
+    /// The number of cells.
     pub cells: u64,
     /// Cells of a tile; 1 where the cells of several tiles interleave.
     pub tile: u64,

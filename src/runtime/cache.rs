@@ -169,12 +169,12 @@ pub struct ChunkCache {
     capacity: u64,
     processors: usize,
     stats: Arc<Stats>,
-    state: Mutex<State>,
+    state: Mutex<Inner>,
     /// Signalled when bytes become free.
     room: Condvar,
 }
 
-struct State {
+struct Inner {
     staying: LruCache<TypedKey, Item>,
     passing: LruCache<TypedKey, Item>,
     loading: HashMap<TypedKey, Arc<Flight<Item>>>,
@@ -190,7 +190,7 @@ struct State {
     dropped_bytes: u64,
 }
 
-impl State {
+impl Inner {
     /// The entry for `key`. A passing entry becomes a staying one if `keep` says so.
     fn find(&mut self, key: &TypedKey, keep: Keep) -> Option<Item> {
         if let Some(item) = self.staying.get(key) {
@@ -256,7 +256,7 @@ impl ChunkCache {
             capacity,
             processors: available_parallelism().map_or(1, NonZeroUsize::get),
             stats,
-            state: Mutex::new(State {
+            state: Mutex::new(Inner {
                 staying: LruCache::unbounded(),
                 passing: LruCache::unbounded(),
                 loading: HashMap::new(),
@@ -365,7 +365,7 @@ impl ChunkCache {
     }
 
     /// Whether there are more passing entries than are useful.
-    fn passes_too_much(&self, state: &State) -> bool {
+    fn passes_too_much(&self, state: &Inner) -> bool {
         let entries = PASSING_ENTRIES_PER_CPU.saturating_mul(self.processors);
         let bytes = PASSING_BYTES_PER_CPU.saturating_mul(self.processors as u64);
         state.passing_bytes > self.passing_share()
@@ -476,8 +476,8 @@ impl ChunkCache {
 
     /// Evicts until `wanted` more bytes fit or nothing is left: first passing entries beyond their useful
     /// number, then the least recently used.
-    fn evict(&self, state: &mut State, wanted: u64) {
-        let full = |state: &State| state.bytes.saturating_add(wanted) > self.capacity;
+    fn evict(&self, state: &mut Inner, wanted: u64) {
+        let full = |state: &Inner| state.bytes.saturating_add(wanted) > self.capacity;
         while self.passes_too_much(state) && state.drop_passing()
             || full(state) && (state.drop_staying() || state.drop_passing())
         {

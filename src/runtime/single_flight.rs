@@ -9,11 +9,11 @@ use std::time::Instant;
 
 /// The future result of one thread or task, for all threads that want it. Each may give up waiting.
 pub struct Flight<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<Inner<T>>,
     done: Condvar,
 }
 
-struct State<T> {
+struct Inner<T> {
     result: Option<Result<T>>,
     /// Threads that wait for it.
     waiting: usize,
@@ -25,7 +25,7 @@ impl<T> Default for Flight<T> {
     /// A flight without a result yet.
     fn default() -> Self {
         Flight {
-            state: Mutex::new(State {
+            state: Mutex::new(Inner {
                 result: None,
                 waiting: 0,
                 abort: None,

@@ -946,7 +946,7 @@ fn commands(asked: &Asked, known: Option<&Overview>, viewed: Option<&Viewed>, ou
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::{Listing, Options, Tree};
+    use crate::tree::{Listing, Tree, TreeOptions};
     use std::collections::HashMap;
     use std::os::unix::ffi::OsStrExt;
 
@@ -967,9 +967,9 @@ mod tests {
     }
 
     fn opened() -> Tree {
-        let options = Options {
+        let options = TreeOptions {
             cache_size: 64 << 20,
-            ..Options::default()
+            ..TreeOptions::default()
         };
         Tree::open("tests/data/sample".as_ref(), &options).unwrap()
     }

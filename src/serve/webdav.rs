@@ -501,7 +501,7 @@ pub fn http_date(milliseconds: u64) -> Option<String> {
 mod tests {
     use super::*;
     use crate::serve::path::UrlPath;
-    use crate::tree::{Options, Tree};
+    use crate::tree::{Tree, TreeOptions};
     use std::sync::Arc;
 
     fn named(names: &[(&str, &str)]) -> Propfind {
@@ -611,7 +611,7 @@ mod tests {
 
     /// The answer for a path of the sample array.
     fn answered(wanted: Propfind, path: &str, below: bool) -> String {
-        let tree = Tree::open("tests/data/sample".as_ref(), &Options::default()).unwrap();
+        let tree = Tree::open("tests/data/sample".as_ref(), &TreeOptions::default()).unwrap();
         let target = Entry {
             path: UrlPath::parse(path).unwrap(),
             node: tree.root.find(path).unwrap().unwrap(),

@@ -5,10 +5,10 @@
 //! member of the experiment. The first is listed as `dataset.zarr/` is: not in stores, and not if it is large.
 //! The others are there by name: listings ask for lengths. A member of such a name is shown instead.
 
+use super::array_at::ArrayAt;
 use super::context::Context;
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
-use super::moment::Moment;
 use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, Stat, of_object};
 use super::permissions::Origin;
 use super::position::Position;
@@ -206,7 +206,7 @@ impl ShownMeasurement {
             }
         }
         all.extend(anndata.source().arrays().into_iter().map(|found| {
-            Origin::DescribedCells(Moment {
+            Origin::DescribedCells(ArrayAt {
                 array: found.array.clone(),
                 when: When::Now,
             })

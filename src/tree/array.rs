@@ -1,10 +1,10 @@
 //! The directory of an array, its schemas, enumerations and labels, and its past states.
 
+use super::array_at::ArrayAt;
 use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
 use super::document::{Document, DocumentContent, state_of_file};
 use super::fragment::{FragmentsDirectory, fragments_json};
 use super::metadata::metadata;
-use super::moment::Moment;
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::position::Position;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct ArrayDirectory {
     position: Position,
-    moment: Moment,
+    array_at: ArrayAt,
 }
 
 impl ArrayDirectory {
@@ -38,7 +38,7 @@ impl ArrayDirectory {
     pub fn new(array: Arc<Array>, position: Position) -> Self {
         ArrayDirectory {
             position,
-            moment: Moment {
+            array_at: ArrayAt {
                 array,
                 when: When::Now,
             },
@@ -48,7 +48,7 @@ impl ArrayDirectory {
     /// The directory of the array in a range of time, or in a state.
     pub fn at(&self, when: When) -> ArrayDirectory {
         let mut past = self.clone();
-        past.moment.when = when;
+        past.array_at.when = when;
         past
     }
 
@@ -61,12 +61,12 @@ impl ArrayDirectory {
 
     /// Whether it is a directory in `at/`.
     fn is_in_at(&self) -> bool {
-        self.moment.is_in_at()
+        self.array_at.is_in_at()
     }
 
     /// The array.
     pub fn array(&self) -> &Arc<Array> {
-        &self.moment.array
+        &self.array_at.array
     }
 
     /// A document of the array at its time. `state` is as in [`Document::node`].
@@ -74,8 +74,8 @@ impl ArrayDirectory {
         &self,
         name: &'static str,
         mtime: u64,
-        state: fn(&Moment) -> Option<u64>,
-        content: fn(&Moment) -> Result<DocumentContent>,
+        state: fn(&ArrayAt) -> Option<u64>,
+        content: fn(&ArrayAt) -> Result<DocumentContent>,
     ) -> Node {
         let document = Document {
             engine: self.array().engine.clone(),
@@ -83,25 +83,25 @@ impl ArrayDirectory {
             name,
             mtime,
             freshness: Freshness::Listing,
-            origin: Origin::InArray(self.moment.clone(), name),
+            origin: Origin::InArray(self.array_at.clone(), name),
         };
-        let (of_state, moment) = (self.moment.clone(), self.moment.clone());
+        let (of_state, array_at) = (self.array_at.clone(), self.array_at.clone());
         document.node(
             move || state(&of_state).map(|state| hash(&(of_state.when.times(), state))),
-            move || moment.twice(content),
+            move || array_at.twice(content),
         )
     }
 
     /// A directory of the array at its time.
     fn named(&self, name: &'static str, names: impl Names) -> Node {
-        let origin = Origin::InArray(self.moment.clone(), name);
+        let origin = Origin::InArray(self.array_at.clone(), name);
         NamedDirectory::node(self.mtime(), Freshness::Listing, origin, names)
     }
 
     /// What `data/` shows.
     fn data(&self) -> Shown {
         Shown {
-            moment: self.moment.clone(),
+            array_at: self.array_at.clone(),
             subarray: None,
             context: self.position.context.clone(),
             latest: Arc::default(),
@@ -134,42 +134,42 @@ impl ArrayDirectory {
 
     /// The node of `name`, one of [`CHILDREN`].
     fn child(&self, name: &'static str) -> Node {
-        let (mtime, moment) = (self.mtime(), self.moment.clone());
+        let (mtime, array_at) = (self.mtime(), self.array_at.clone());
         match name {
             "schema.json" => {
-                let mtime = self.moment.schema_file().map_or(mtime, |file| file.mtime);
-                let state = |moment: &Moment| {
-                    let name = moment.schema_file().ok()?.name;
-                    moment.array.schemas.state(&name)
+                let mtime = self.array_at.schema_file().map_or(mtime, |file| file.mtime);
+                let state = |array_at: &ArrayAt| {
+                    let name = array_at.schema_file().ok()?.name;
+                    array_at.array.schemas.state(&name)
                 };
                 self.document(name, mtime, state, schema_json)
             }
             "metadata.json" => {
-                let state = |moment: &Moment| Some(hash(&moment.metadata_paths().ok()?));
-                let content = |moment: &Moment| {
-                    let array = &moment.array;
-                    metadata(&array.engine, &moment.metadata_paths()?, array.key.as_ref())
+                let state = |array_at: &ArrayAt| Some(hash(&array_at.metadata_paths().ok()?));
+                let content = |array_at: &ArrayAt| {
+                    let array = &array_at.array;
+                    metadata(&array.engine, &array_at.metadata_paths()?, array.key.as_ref())
                 };
                 self.document(name, mtime, state, content)
             }
             "fragments.json" => self.document(name, mtime, state, fragments_json),
             "commits.json" => {
-                let content = |moment: &Moment| super::commits::commits_json(&moment.array);
+                let content = |array_at: &ArrayAt| super::commits::commits_json(&array_at.array);
                 self.document(name, mtime, state, content)
             }
             "consolidated_metadata.json" => {
                 let content =
-                    |moment: &Moment| super::consolidated_metadata::consolidated_metadata(&moment.array);
+                    |array_at: &ArrayAt| super::consolidated_metadata::consolidated_metadata(&array_at.array);
                 self.document(name, mtime, state, content)
             }
-            "schemas" => self.named(name, SchemaFiles(moment)),
-            "enumerations" => self.named(name, Enumerations(moment)),
+            "schemas" => self.named(name, SchemaFiles(array_at)),
+            "enumerations" => self.named(name, Enumerations(array_at)),
             "data" => ViewDirectory::node(self.data()),
             "labels" => {
                 let position = self.position.clone();
-                self.named(name, Labels { position, moment })
+                self.named(name, Labels { position, array_at })
             }
-            _ => Node::Directory(Arc::new(FragmentsDirectory { moment })),
+            _ => Node::Directory(Arc::new(FragmentsDirectory { array_at })),
         }
     }
 }
@@ -226,7 +226,7 @@ impl Directory for ArrayDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        match self.moment.when.times() {
+        match self.array_at.when.times() {
             Some(times) if times.end < u64::MAX => times.end,
             _ => self.array().listing().map_or(0, |listing| listing.mtime),
         }
@@ -312,20 +312,20 @@ impl Directory for AtDirectory {
     fn origin(&self) -> Origin {
         let array = self.array.array().clone();
         let when = When::Now;
-        Origin::InArray(Moment { array, when }, AT)
+        Origin::InArray(ArrayAt { array, when }, AT)
     }
 }
 
 /// The state from which the array's documents are derived.
-fn state(moment: &Moment) -> Option<u64> {
-    match &moment.when {
+fn state(array_at: &ArrayAt) -> Option<u64> {
+    match &array_at.when {
         When::Pinned(pinned) => Some(hash(&pinned.pin)),
-        _ => moment.array.state(&*moment.snapshot().ok()?),
+        _ => array_at.array.state(&*array_at.snapshot().ok()?),
     }
 }
 
-fn schema_json(moment: &Moment) -> Result<DocumentContent> {
-    schema_of(&moment.array, &moment.schema_file()?.name)
+fn schema_json(array_at: &ArrayAt) -> Result<DocumentContent> {
+    schema_of(&array_at.array, &array_at.schema_file()?.name)
 }
 
 fn schema_of(array: &Array, name: &str) -> Result<DocumentContent> {
@@ -334,7 +334,7 @@ fn schema_of(array: &Array, name: &str) -> Result<DocumentContent> {
 }
 
 /// `schemas/`: all schemas of the array.
-struct SchemaFiles(Moment);
+struct SchemaFiles(ArrayAt);
 
 impl Names for SchemaFiles {
     type From = ArrayListing;
@@ -379,7 +379,7 @@ impl Names for SchemaFiles {
 }
 
 /// `enumerations/`: the enumerations of the current schema.
-struct Enumerations(Moment);
+struct Enumerations(ArrayAt);
 
 impl Names for Enumerations {
     type From = Schema;
@@ -434,14 +434,14 @@ impl Names for Enumerations {
 /// `labels/`: the arrays of the dimension labels inside the array's directory.
 struct Labels {
     position: Position,
-    moment: Moment,
+    array_at: ArrayAt,
 }
 
 impl Names for Labels {
     type From = Schema;
 
     fn from(&self) -> Result<Arc<Schema>> {
-        self.moment.schema()
+        self.array_at.schema()
     }
 
     fn names(&self, schema: &Schema) -> Vec<String> {
@@ -453,7 +453,7 @@ impl Names for Labels {
         let Some(label) = schema.dimension_labels.get(index) else {
             return Ok(None);
         };
-        let array = &self.moment.array;
+        let array = &self.array_at.array;
         let (path, name) = (array.path.display(), label.name.escape_ascii());
         let uri = String::from_utf8_lossy(&label.uri);
         let inside = label.relative && !uri.split('/').any(|part| part == "..") && !uri.starts_with('/');
@@ -473,10 +473,10 @@ impl Names for Labels {
             log::warn!("{path}: label {name} is not shown: it is reached through too many symbolic links");
             return Ok(None);
         };
-        Ok(match (above.node(&at), &self.moment.when) {
+        Ok(match (above.node(&at), &self.array_at.when) {
             (Ok(Some(_)), When::Pinned(pinned)) if pinned.has_label(&at) => {
                 let label = ArrayDirectory::new(self.position.context.array(&at), above);
-                Some(Node::Directory(Arc::new(label.at(self.moment.when.clone()))))
+                Some(Node::Directory(Arc::new(label.at(self.array_at.when.clone()))))
             }
             (Ok(node), _) => node,
             (Err(e), _) if matches!(e.kind(), ErrorKind::Io(_)) => Some(unreadable(e)),

@@ -38,7 +38,7 @@ pub struct Context {
     /// Whether directories of arrays list `at`.
     pub show_at: bool,
     /// Options of exports.
-    pub exports: export::Options,
+    pub exports: export::ExportOptions,
 }
 
 /// The most arrays that stay in memory because states of them were found by their pins.
@@ -46,7 +46,7 @@ const MAX_PINNED: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 impl Context {
     /// The context of a tree over `engine`, with the fields of these names.
-    pub fn new(engine: Arc<Engine>, pin: Option<Pin>, show_at: bool, exports: export::Options) -> Self {
+    pub fn new(engine: Arc<Engine>, pin: Option<Pin>, show_at: bool, exports: export::ExportOptions) -> Self {
         Context {
             engine,
             arrays: Mutex::default(),

@@ -5,9 +5,9 @@
 //! where a group is listed with few requests, and none of large groups. A member of such a name is shown
 //! instead.
 
+use super::array_at::ArrayAt;
 use super::context::Context;
 use super::document::{Document, DocumentContent};
-use super::moment::Moment;
 use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat, of_object};
 use super::permissions::Origin;
 use super::shown::place;
@@ -174,7 +174,7 @@ fn add_origins(source: &Source, all: &mut Vec<Origin>) {
         all.push(Origin::Group(source.group.clone(), directory));
     }
     all.extend(source.arrays.iter().map(|(_, found)| {
-        Origin::DescribedCells(Moment {
+        Origin::DescribedCells(ArrayAt {
             array: found.array.clone(),
             when: When::Now,
         })

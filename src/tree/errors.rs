@@ -17,11 +17,11 @@ const LOG_INTERVAL: u64 = 1000;
 /// The most recent causes of errors, one line of JSON each, however many reads a cause makes fail.
 #[derive(Debug, Default)]
 pub struct ErrorLog {
-    state: Mutex<State>,
+    state: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Inner {
     causes: HashMap<String, Cause>,
     /// Number of errors so far.
     seen: u64,
@@ -37,7 +37,7 @@ struct Cause {
     first: u64,
     last: u64,
     count: u64,
-    /// [`State::seen`] at the last occurrence.
+    /// [`Inner::seen`] at the last occurrence.
     order: u64,
     /// Time of the last log message.
     logged: u64,
@@ -111,7 +111,7 @@ impl ErrorLog {
     }
 }
 
-impl State {
+impl Inner {
     /// Removes the oldest cause of the file with the most, so that one damaged file does not displace others.
     fn evict_one(&mut self) {
         let mut of_file: HashMap<Option<&str>, u64> = HashMap::new();

@@ -84,12 +84,12 @@ impl File for ExportFile {
     }
 
     fn origin(&self) -> Origin {
-        let moment = self.shown.moment.clone();
+        let array_at = self.shown.array_at.clone();
         match &self.exported {
             // Text has the values of cells, and nothing of metadata.
-            Exported::File(Format::Csv | Format::Head) => Origin::LabelledCells(moment),
+            Exported::File(Format::Csv | Format::Head) => Origin::LabelledCells(array_at),
             Exported::File(Format::Parquet | Format::NetCdf) | Exported::Image(_) | Exported::Chunk(..) => {
-                Origin::DescribedCells(moment)
+                Origin::DescribedCells(array_at)
             }
         }
     }
@@ -146,7 +146,7 @@ impl AsZarr for Shown {
     }
 
     fn directory(&self) -> (Arc<Engine>, PathBuf) {
-        let array = &self.moment.array;
+        let array = &self.array_at.array;
         (array.engine.clone(), array.path.join(zarr::NAME))
     }
 
@@ -160,6 +160,6 @@ impl AsZarr for Shown {
 
     fn origin(&self) -> Origin {
         // Metadata says where the cells are, in arrays of their own.
-        Origin::DescribedCells(self.moment.clone())
+        Origin::DescribedCells(self.array_at.clone())
     }
 }

@@ -1,10 +1,10 @@
 //! `fragments/`, `fragments.json`, and the directories of fragments.
 
+use super::array_at::ArrayAt;
 use super::column::columns;
 use super::consolidated_metadata::repeated_names;
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent, state_of_file};
-use super::moment::Moment;
 use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
 use crate::catalog::listing::FragmentEntry;
@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 
 /// `fragments/`: all fragments.
 pub struct FragmentsDirectory {
-    pub moment: Moment,
+    pub array_at: ArrayAt,
 }
 
 /// The link in `fragments/` to the newest visible fragment.
@@ -37,7 +37,7 @@ const LATEST: &str = "latest";
 impl FragmentsDirectory {
     /// The link to the newest visible fragment; None if there is none.
     fn latest(&self) -> Result<Option<Node>> {
-        let snapshot = self.moment.snapshot()?;
+        let snapshot = self.array_at.snapshot()?;
         let link = |entry: &FragmentEntry| {
             Node::Link(Arc::new(Link {
                 target: OsString::from(&entry.name),
@@ -53,13 +53,13 @@ impl Directory for FragmentsDirectory {
         if name == LATEST {
             return self.latest();
         }
-        let listing = self.moment.array.listing()?;
+        let listing = self.array_at.array.listing()?;
         let found = name.to_str().and_then(|name| listing.fragment(name));
         Ok(found.map(|entry| fragment(entry.fragment.clone())))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let listing = self.moment.array.listing()?;
+        let listing = self.array_at.array.listing()?;
         let entries: Vec<Entry> = listing
             .fragments
             .iter()
@@ -69,7 +69,7 @@ impl Directory for FragmentsDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        let Ok(listing) = self.moment.array.listing() else {
+        let Ok(listing) = self.array_at.array.listing() else {
             return 0;
         };
         let ends = listing.fragments.iter().map(|f| f.fragment.name.timestamps.1);
@@ -77,20 +77,20 @@ impl Directory for FragmentsDirectory {
     }
 
     fn origin(&self) -> Origin {
-        Origin::InArray(self.moment.clone(), "fragments")
+        Origin::InArray(self.array_at.clone(), "fragments")
     }
 }
 
 /// `fragments.json`: all fragments, whether they are seen or not.
-pub fn fragments_json(moment: &Moment) -> Result<DocumentContent> {
-    let array = &moment.array;
+pub fn fragments_json(array_at: &ArrayAt) -> Result<DocumentContent> {
+    let array = &array_at.array;
     let errors: Arc<AtomicBool> = Arc::default();
-    let snapshot = moment.snapshot()?;
+    let snapshot = array_at.snapshot()?;
     let listing = &snapshot.listing;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
     let consolidated = repeated_names(array, files, &errors);
     // Not a part of a pinned state.
-    let consolidated = (!matches!(moment.when, When::Pinned(_))).then_some(consolidated);
+    let consolidated = (!matches!(array_at.when, When::Pinned(_))).then_some(consolidated);
     let entries = listing.fragments.iter().zip(&snapshot.hidden).enumerate();
     let entries: Vec<_> = entries.collect();
     let fragments = listing.fragments.iter().map(|entry| &entry.fragment);

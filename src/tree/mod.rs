@@ -2,6 +2,7 @@
 
 mod anndata;
 mod array;
+mod array_at;
 mod column;
 mod commits;
 mod consolidated_metadata;
@@ -15,7 +16,6 @@ mod fragment;
 mod group;
 mod kept;
 mod metadata;
-mod moment;
 pub mod node;
 mod object;
 mod permissions;
@@ -37,7 +37,7 @@ pub use node::{
     Directory, DirectoryKind, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat, follow,
 };
 pub use permissions::Permissions;
-pub use root::{OWN_DIRECTORY, Options, Tree, is_object, is_object_in};
+pub use root::{OWN_DIRECTORY, Tree, TreeOptions, is_object, is_object_in};
 pub use shown::Viewed;
 #[cfg(feature = "serve")]
 pub use stored::stored;

@@ -2,7 +2,7 @@
 //!
 //! A node has an [`Origin`]. Only this module maps origins to source paths, and paths to users.
 
-use super::moment::Moment;
+use super::array_at::ArrayAt;
 use crate::catalog::Array;
 use crate::catalog::commits::{CommitFile, CommitKind};
 use crate::catalog::group::{Members, OpenGroup};
@@ -58,17 +58,17 @@ pub enum Origin {
     /// The directory of an array.
     Array(Arc<Array>),
     /// The node of this name in the directory of an array.
-    InArray(Moment, &'static str),
+    InArray(ArrayAt, &'static str),
     /// The schema file with this name.
     Schema(Arc<Array>, String),
     /// The enumeration file with this name.
-    Enumeration(Moment, Vec<u8>),
+    Enumeration(ArrayAt, Vec<u8>),
     /// The cells that a reader of the array sees.
-    Cells(Moment),
+    Cells(ArrayAt),
     /// Like `Cells`, with the values of enumerations.
-    LabelledCells(Moment),
+    LabelledCells(ArrayAt),
     /// Like `LabelledCells`, with the array's metadata.
-    DescribedCells(Moment),
+    DescribedCells(ArrayAt),
     /// The directory of a fragment.
     Fragment(Arc<Fragment>),
     /// The metadata of a fragment.
@@ -87,11 +87,11 @@ impl Origin {
             Origin::Directory(engine, _) => engine,
             Origin::Group(group, _) => group.engine(),
             Origin::Array(array) | Origin::Schema(array, _) => &array.engine,
-            Origin::InArray(moment, _)
-            | Origin::Enumeration(moment, _)
-            | Origin::Cells(moment)
-            | Origin::LabelledCells(moment)
-            | Origin::DescribedCells(moment) => &moment.array.engine,
+            Origin::InArray(array_at, _)
+            | Origin::Enumeration(array_at, _)
+            | Origin::Cells(array_at)
+            | Origin::LabelledCells(array_at)
+            | Origin::DescribedCells(array_at) => &array_at.array.engine,
             Origin::Fragment(fragment) | Origin::FragmentMetadata(fragment) | Origin::Column(fragment, _) => {
                 fragment.engine()
             }
@@ -118,11 +118,11 @@ impl Origin {
             | Origin::Column(..) => Basis::Fixed,
             Origin::Group(group, _) => Basis::Members(group.members()?),
             Origin::Array(array) | Origin::Schema(array, _) => Basis::Listing(array.listing()?),
-            Origin::InArray(moment, _)
-            | Origin::Enumeration(moment, _)
-            | Origin::Cells(moment)
-            | Origin::LabelledCells(moment)
-            | Origin::DescribedCells(moment) => Basis::Listing(moment.array.listing()?),
+            Origin::InArray(array_at, _)
+            | Origin::Enumeration(array_at, _)
+            | Origin::Cells(array_at)
+            | Origin::LabelledCells(array_at)
+            | Origin::DescribedCells(array_at) => Basis::Listing(array_at.array.listing()?),
             Origin::Several(origins) => {
                 Basis::Several(origins.iter().map(Origin::basis).collect::<Result<_>>()?)
             }
@@ -161,15 +161,17 @@ impl Origin {
                 sources.directory(engine, &path.join(directory))?
             }
             Origin::Array(array) => sources.array(array).listing(&array.path),
-            Origin::InArray(moment, name) => sources.in_array(moment, name)?,
+            Origin::InArray(array_at, name) => sources.in_array(array_at, name)?,
             Origin::Schema(array, name) => sources.array(array).read(&array.schemas.path(name)),
-            Origin::Enumeration(moment, file) => {
-                let path = moment.array.enumeration_path(file)?;
-                sources.array(&moment.array).schema(moment)?.read(&path)
+            Origin::Enumeration(array_at, file) => {
+                let path = array_at.array.enumeration_path(file)?;
+                sources.array(&array_at.array).schema(array_at)?.read(&path)
             }
-            Origin::Cells(moment) => sources.view(moment)?,
-            Origin::LabelledCells(moment) => sources.view(moment)?.labels(moment)?,
-            Origin::DescribedCells(moment) => sources.view(moment)?.labels(moment)?.metadata(moment)?,
+            Origin::Cells(array_at) => sources.view(array_at)?,
+            Origin::LabelledCells(array_at) => sources.view(array_at)?.labels(array_at)?,
+            Origin::DescribedCells(array_at) => {
+                sources.view(array_at)?.labels(array_at)?.metadata(array_at)?
+            }
             Origin::Fragment(fragment) => {
                 let sources = sources.key(fragment.key());
                 sources.search(&fragment.path).listing(&fragment.path)
@@ -271,8 +273,8 @@ impl Sources<'_> {
     }
 
     /// Adds the sources of the node `name` in the directory of the array.
-    fn in_array(self, moment: &Moment, name: &str) -> Result<Self> {
-        let array = &*moment.array;
+    fn in_array(self, array_at: &ArrayAt, name: &str) -> Result<Self> {
+        let array = &*array_at.array;
         let sources = self.array(array);
         let names_in = |sources: Self, directory: &str| {
             let directory = array.path.join(directory);
@@ -280,8 +282,8 @@ impl Sources<'_> {
             sources.listing(&array.path)
         };
         Ok(match name {
-            "schema.json" | "enumerations" | "labels" => sources.schema(moment)?,
-            "metadata.json" => sources.metadata(moment)?,
+            "schema.json" | "enumerations" | "labels" => sources.schema(array_at)?,
+            "metadata.json" => sources.metadata(array_at)?,
             "schemas" => names_in(sources, SCHEMA_DIRECTORY),
             "fragments" => names_in(sources, "__fragments"),
             // The entries are the timestamps in the names of fragments, commits, schemas and metadata.
@@ -292,16 +294,16 @@ impl Sources<'_> {
                     .iter()
                     .fold(sources, |sources, path| sources.names(path))
             }
-            "commits.json" => sources.array_listing(array, true)?.schema(moment)?,
+            "commits.json" => sources.array_listing(array, true)?.schema(array_at)?,
             // "fragments.json", "consolidated_metadata.json"
             _ => sources.array_listing(array, false)?.all_fragments(array)?,
         })
     }
 
     /// Adds the current schema.
-    fn schema(self, moment: &Moment) -> Result<Self> {
-        let file = moment.schema_file()?;
-        let path = moment.array.schemas.path(&file.name);
+    fn schema(self, array_at: &ArrayAt) -> Result<Self> {
+        let file = array_at.schema_file()?;
+        let path = array_at.array.schemas.path(&file.name);
         Ok(match path.parent() {
             Some(directory) => self.names(directory).read(&path),
             None => self.read(&path),
@@ -333,10 +335,10 @@ impl Sources<'_> {
     }
 
     /// Adds all files that a reader of cells needs.
-    fn cells(self, moment: &Moment) -> Result<Self> {
-        let array = &*moment.array;
+    fn cells(self, array_at: &ArrayAt) -> Result<Self> {
+        let array = &*array_at.array;
         let sources = self.array(array).array_listing(array, true)?;
-        let snapshot = moment.snapshot()?;
+        let snapshot = array_at.snapshot()?;
         let mut fragments = snapshot.fragments();
         fragments.try_fold(sources.all_fragments(array)?, |sources, entry| {
             sources.directory(&array.engine, &entry.fragment.path)
@@ -345,29 +347,29 @@ impl Sources<'_> {
 
     /// Adds all files that a reader of cells needs, and those of dimension labels, by which parts may be
     /// named.
-    fn view(self, moment: &Moment) -> Result<Self> {
-        let schema = moment.schema()?;
+    fn view(self, array_at: &ArrayAt) -> Result<Self> {
+        let schema = array_at.schema()?;
         let labels = schema.dimension_labels.iter();
-        let mut arrays = labels.filter_map(|label| moment.array.label(label));
-        arrays.try_fold(self.cells(moment)?, |sources, array| {
-            let when = moment.when.clone();
-            sources.cells(&Moment { array, when })
+        let mut arrays = labels.filter_map(|label| array_at.array.label(label));
+        arrays.try_fold(self.cells(array_at)?, |sources, array| {
+            let when = array_at.when.clone();
+            sources.cells(&ArrayAt { array, when })
         })
     }
 
     /// Adds the enumerations of the current schema.
-    fn labels(self, moment: &Moment) -> Result<Self> {
-        let schema = moment.schema()?;
+    fn labels(self, array_at: &ArrayAt) -> Result<Self> {
+        let schema = array_at.schema()?;
         let mut enumerations = schema.enumerations.iter();
         enumerations.try_fold(self, |sources, enumeration| {
-            Ok(sources.read(&moment.array.enumeration_path(&enumeration.file)?))
+            Ok(sources.read(&array_at.array.enumeration_path(&enumeration.file)?))
         })
     }
 
     /// Adds the array's metadata.
-    fn metadata(self, moment: &Moment) -> Result<Self> {
-        let sources = self.names(&moment.array.path.join("__meta"));
-        Ok(sources.files(moment.metadata_paths()?))
+    fn metadata(self, array_at: &ArrayAt) -> Result<Self> {
+        let sources = self.names(&array_at.array.path.join("__meta"));
+        Ok(sources.files(array_at.metadata_paths()?))
     }
 
     /// Adds a fragment's metadata.

@@ -5,7 +5,7 @@
 //! of time, but not of a part, nor of a state that a pin names. Programs find overviews in listings, so these
 //! show them, but not in stores, where nothing is asked of other arrays for a listing.
 
-use super::moment::Moment;
+use super::array_at::ArrayAt;
 use super::node::{File, Node, Stat};
 use super::permissions::Origin;
 use super::shown::Shown;
@@ -30,8 +30,8 @@ const MAX_LEVELS: usize = 32;
 /// The group and the smaller resolutions of what is shown, larger ones first; None if it is not all of the
 /// full resolution of a raster. Reads names, and metadata of the group.
 fn pyramid(shown: &Shown) -> Result<Option<(Arc<OpenGroup>, Vec<Shown>)>> {
-    let path = &shown.moment.array.path;
-    let is_whole = shown.subarray.is_none() && !matches!(shown.moment.when, When::Pinned(_));
+    let path = &shown.array_at.array.path;
+    let is_whole = shown.subarray.is_none() && !matches!(shown.array_at.when, When::Pinned(_));
     let is_first = path
         .file_name()
         .is_some_and(|name| name.as_bytes() == FULL_RESOLUTION);
@@ -56,9 +56,9 @@ fn pyramid(shown: &Shown) -> Result<Option<(Arc<OpenGroup>, Vec<Shown>)>> {
             break;
         };
         smaller.push(Shown {
-            moment: Moment {
+            array_at: ArrayAt {
                 array: context.array(&place.at),
-                when: shown.moment.when.clone(),
+                when: shown.array_at.when.clone(),
             },
             latest: Arc::default(),
             ..shown.clone()
@@ -168,7 +168,7 @@ impl File for OverviewFile {
         };
         let levels = [&self.shown].into_iter().chain(&smaller);
         let mut all: Vec<Origin> = levels
-            .map(|shown| Origin::DescribedCells(shown.moment.clone()))
+            .map(|shown| Origin::DescribedCells(shown.array_at.clone()))
             .collect();
         for directory in [GROUP_DIRECTORY, "__meta"] {
             all.push(Origin::Group(group.clone(), directory));

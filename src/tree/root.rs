@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 /// Options for opening a source.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct TreeOptions {
     /// Bound of the cache of decoded data, in bytes.
     pub cache_size: u64,
     /// Keys of encrypted arrays. A key is for the arrays at and below its path, which is relative to the
@@ -47,13 +47,13 @@ pub struct Options {
     /// Whether directories of arrays list `at`.
     pub show_at: bool,
     /// Options of exports.
-    pub exports: export::Options,
+    pub exports: export::ExportOptions,
 }
 
-impl Options {
+impl TreeOptions {
     /// Removes the size limits of exports, which do not apply to sequential reads.
     #[must_use]
-    pub fn without_bounds(mut self) -> Options {
+    pub fn without_bounds(mut self) -> TreeOptions {
         self.exports.csv_values = u64::MAX;
         self
     }
@@ -93,7 +93,7 @@ impl Tree {
     /// Opens an array, a group or a plain directory, and reads only what is needed to classify it. Fails with
     /// `NotFound` if it does not exist, `InvalidInput` for a file, and `UnsupportedVersion` for an array of a
     /// version that is too new. For directories without arrays see [`Tree::is_bare`].
-    pub fn open(source: &Path, options: &Options) -> Result<Tree> {
+    pub fn open(source: &Path, options: &TreeOptions) -> Result<Tree> {
         let place = |e: Error| e.in_file(source.display());
         let metadata = std::fs::metadata(source).map_err(|e| place(Error::io(&e)))?;
         if !metadata.is_dir() {
@@ -108,7 +108,7 @@ impl Tree {
     }
 
     /// Like [`Tree::open`] for any storage, which handles `options.follow_symlinks` itself.
-    pub fn over(storage: Arc<dyn Storage>, options: &Options, stats: Arc<Stats>) -> Result<Tree> {
+    pub fn over(storage: Arc<dyn Storage>, options: &TreeOptions, stats: Arc<Stats>) -> Result<Tree> {
         let engine = Engine::new(
             storage.clone(),
             options.cache_size,

@@ -1,7 +1,7 @@
 //! An array at a time, or a part of it, as the nodes of its view share it.
 
+use super::array_at::ArrayAt;
 use super::context::{Context, shared};
-use super::moment::Moment;
 use crate::describe::fragments::FragmentSummary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub struct Shown {
     /// The array and the range of time.
-    pub moment: Moment,
+    pub array_at: ArrayAt,
     /// The part of the domain; None for the whole domain.
     pub subarray: Option<Vec<DimRange>>,
     /// What all nodes share.
@@ -33,8 +33,8 @@ impl Shown {
     pub fn view(&self) -> Result<Arc<View>> {
         let select = || {
             Selection::new(
-                self.moment.array.clone(),
-                self.moment.when.clone(),
+                self.array_at.array.clone(),
+                self.array_at.when.clone(),
                 self.subarray.clone(),
             )
         };
@@ -47,7 +47,7 @@ impl Shown {
             None => found,
             Some(error) => {
                 // The listing may be out of date, and name files that are gone.
-                self.moment.array.look_again();
+                self.array_at.array.look_again();
                 if gone(&error) { select() } else { found }
             }
         };
@@ -69,17 +69,17 @@ impl Shown {
 
     /// The array's directory, for errors without a file.
     pub fn display(&self) -> String {
-        let array = &self.moment.array;
+        let array = &self.array_at.array;
         array.engine.storage.display(&array.path)
     }
 
     /// What its directory tells of it.
     pub fn viewed(&self) -> Viewed {
         Viewed {
-            at: self.moment.is_in_at(),
+            at: self.array_at.is_in_at(),
             data: true,
             part: self.subarray.is_some(),
-            has_times: self.moment.array.engine.at().is_none(),
+            has_times: self.array_at.array.engine.at().is_none(),
             shown: self.clone(),
         }
     }
@@ -87,7 +87,7 @@ impl Shown {
     /// Modification time in milliseconds since the Unix epoch: the newest of the timestamps of commits and
     /// the change times of their directories, so that back-dated writes and vacuums count as well.
     pub fn mtime(&self) -> u64 {
-        self.moment
+        self.array_at
             .snapshot()
             .map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
     }
@@ -115,16 +115,16 @@ impl Viewed {
 
     /// The schema.
     pub fn schema(&self) -> Result<Arc<Schema>> {
-        self.shown.moment.twice(Moment::schema)
+        self.shown.array_at.twice(ArrayAt::schema)
     }
 
     /// The fragments, whether a reader sees them or not, oldest first.
     pub fn fragments(&self) -> Result<Vec<FragmentSummary>> {
-        self.shown.moment.twice(|moment| {
-            let snapshot = moment.snapshot()?;
+        self.shown.array_at.twice(|array_at| {
+            let snapshot = array_at.snapshot()?;
             let entries = &snapshot.listing.fragments;
             let all = entries.iter().map(|entry| &entry.fragment);
-            let tails = TailPrefetch::new(&moment.array.engine, all, Fragment::has_outline);
+            let tails = TailPrefetch::new(&array_at.array.engine, all, Fragment::has_outline);
             parallel::each(entries.len() as u64, |index| {
                 let index = index as usize;
                 tails.reach(index);
@@ -141,7 +141,7 @@ impl Viewed {
     /// Bytes of the values, offsets and validity of the fragment called `name` without filters. Zipped
     /// coordinates count once.
     pub fn unfiltered(&self, name: &str) -> Result<u64> {
-        let listing = self.shown.moment.array.listing()?;
+        let listing = self.shown.array_at.array.listing()?;
         let Some(entry) = listing.fragment(name) else {
             return Ok(0);
         };
@@ -166,7 +166,7 @@ impl Viewed {
 
     /// The last `most` times at which something was written, as names in `at/`, newest first.
     pub fn times(&self, most: usize) -> Vec<String> {
-        let listing = self.shown.moment.array.listing();
+        let listing = self.shown.array_at.array.listing();
         let instants = listing.map_or_else(|_| Vec::new(), |listing| listing.instants());
         let last = instants.into_iter().rev().take(most);
         last.map(crate::calendar::timestamp).collect()
@@ -182,7 +182,7 @@ macro_rules! of_view {
         }
 
         fn origin(&$self) -> $crate::tree::permissions::Origin {
-            $crate::tree::permissions::Origin::Cells($shown.moment.clone())
+            $crate::tree::permissions::Origin::Cells($shown.array_at.clone())
         }
     };
 }
@@ -196,11 +196,11 @@ pub fn place(error: Error, array: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use crate::query::testing::BUILT;
-    use crate::tree::{Node, Options, Tree};
+    use crate::tree::{Node, Tree, TreeOptions};
 
     #[test]
     fn a_view_is_built_once_while_it_is_in_use() {
-        let tree = Tree::open("tests/data/sample/weather".as_ref(), &Options::default()).unwrap();
+        let tree = Tree::open("tests/data/sample/weather".as_ref(), &TreeOptions::default()).unwrap();
         let built = BUILT.get();
         let Some(Node::File(file)) = tree.root.find("data/array.nc").unwrap() else {
             panic!("no array.nc");

@@ -1,10 +1,10 @@
 //! `data/` and its `subarray/`: an array as TileDB reads it.
 
+use super::array_at::ArrayAt;
 use super::column::{find_file, listed_files};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::export::{ExportFile, Exported};
-use super::moment::Moment;
 use super::node::{
     Directory, DirectoryKind, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat,
 };
@@ -123,13 +123,13 @@ fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
 /// schema is damaged.
 fn document(shown: Shown) -> Node {
     let document = Document {
-        engine: shown.moment.array.engine.clone(),
-        of: shown.moment.array.path.clone(),
+        engine: shown.array_at.array.engine.clone(),
+        of: shown.array_at.array.path.clone(),
         name: "view.json",
         mtime: shown.mtime(),
         freshness: Freshness::Listing,
         // It names the keys of metadata that exports leave out.
-        origin: Origin::DescribedCells(shown.moment.clone()),
+        origin: Origin::DescribedCells(shown.array_at.clone()),
     };
     document.node(
         || None,
@@ -149,7 +149,7 @@ fn document(shown: Shown) -> Node {
                 }
                 Err(error) if is_damage(&error) => {
                     log::warn!("{error}");
-                    let (snapshot, times) = (shown.moment.snapshot()?, shown.moment.when.times());
+                    let (snapshot, times) = (shown.array_at.snapshot()?, shown.array_at.when.times());
                     unreadable_view_json(&snapshot, times, &error)
                 }
                 Err(error) => return Err(error),
@@ -181,8 +181,8 @@ struct SubarrayDirectory(Shown);
 impl Directory for SubarrayDirectory {
     /// `NotFound`, with the reason, if `name` is not a part of the domain.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let Moment { array, when } = &self.0.moment;
-        let schema = self.0.moment.schema()?;
+        let ArrayAt { array, when } = &self.0.array_at;
+        let schema = self.0.array_at.schema()?;
         let subarray = ranges::parse(name.as_encoded_bytes(), &schema, |label, wanted| {
             labelled(array, when, &schema, label, wanted)
         });

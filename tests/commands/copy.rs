@@ -7,15 +7,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::UNIX_EPOCH;
-use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 
 /// A tree, and its node at `path`.
 fn node(source: &Path, path: &str) -> Node {
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let tree = Tree::open(source, &options).unwrap();
     tree.root.find(path).unwrap().unwrap()

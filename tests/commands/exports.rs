@@ -3,13 +3,13 @@
 use super::{fails, sample, text};
 use tiledbfs::ErrorKind;
 use tiledbfs::internals::export;
-use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 
-fn tree(exports: export::Options) -> Tree {
-    let options = Options {
+fn tree(exports: export::ExportOptions) -> Tree {
+    let options = TreeOptions {
         cache_size: 64 << 20,
         exports,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     Tree::open(&sample(), &options).unwrap()
 }
@@ -35,7 +35,7 @@ fn said(tree: &Tree, view: &str) -> (Option<bool>, String) {
 #[test]
 fn a_table_is_written_with_or_without_its_length() {
     let place = tempfile::tempdir().unwrap();
-    let tree = tree(export::Options::default());
+    let tree = tree(export::ExportOptions::default());
     for path in [
         "lightning/data/table.csv",
         "weather/data/table.csv",
@@ -71,9 +71,9 @@ fn a_table_is_written_with_or_without_its_length() {
 #[test]
 fn a_table_beyond_the_bound_is_not_there() {
     // 2,190 rows of 8 columns, and 1,000 of 5.
-    let tree = tree(export::Options {
+    let tree = tree(export::ExportOptions {
         csv_values: 17_000,
-        ..export::Options::default()
+        ..export::ExportOptions::default()
     });
     assert!(!names(&tree, "weather/data").contains(&"table.csv".to_owned()));
     assert!(names(&tree, "lightning/data").contains(&"table.csv".to_owned()));
@@ -101,10 +101,10 @@ fn a_table_beyond_the_bound_is_not_there() {
 
 #[test]
 fn hidden_exports_are_there_by_name() {
-    let shown = tree(export::Options::default());
-    let hidden = tree(export::Options {
+    let shown = tree(export::ExportOptions::default());
+    let hidden = tree(export::ExportOptions {
         hide: true,
-        ..export::Options::default()
+        ..export::ExportOptions::default()
     });
     assert!(names(&shown, "weather/data").contains(&"table.csv".to_owned()));
     assert_eq!(names(&hidden, "weather/data"), ["view.json", "columns"]);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use tiledbfs::internals::check::{Level, Options, Problem, Tally, check};
+use tiledbfs::internals::check::{CheckOptions, Level, Problem, Tally, check};
 use tiledbfs::internals::format::fragment::Footer;
 use tiledbfs::internals::fragment::info::FragmentInfo;
 use tiledbfs::internals::{fragment_info, listing};
@@ -52,7 +52,7 @@ impl Sample {
 
     fn check(&self) -> Vec<Problem> {
         let found: Arc<Mutex<Vec<Problem>>> = Arc::default();
-        let options = Options {
+        let options = CheckOptions {
             cache_size: 1 << 20,
             keys: Vec::new(),
             follow_symlinks: false,

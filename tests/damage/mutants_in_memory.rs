@@ -16,18 +16,18 @@ use tiledbfs::internals::engine::Engine;
 use tiledbfs::internals::open_array;
 use tiledbfs::internals::storage::MemoryStorage;
 use tiledbfs::internals::tree::node::Node;
-use tiledbfs::internals::tree::{Options, Tree};
+use tiledbfs::internals::tree::{Tree, TreeOptions};
 use tiledbfs::{DimRange, EncryptionKey, Result, TimeRange};
 
 /// The key of the arrays whose names begin with `enc`.
 const KEY: &[u8; 32] = b"0123456789abcdeF0123456789abcdeF";
 
-fn options() -> Options {
-    Options {
+fn options() -> TreeOptions {
+    TreeOptions {
         cache_size: 16 << 20,
         keys: vec![(PathBuf::new(), EncryptionKey::new(*KEY))],
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     }
 }
 

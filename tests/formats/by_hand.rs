@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 
 mod directories;
 
@@ -117,11 +117,11 @@ fn put(root: &Path, path: &str, bytes: &[u8]) {
 }
 
 fn open(root: &Path) -> Tree {
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     Tree::open(root, &options).unwrap()
 }

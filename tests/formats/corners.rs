@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/corners")
@@ -20,11 +20,11 @@ fn names(root: &Node, path: &str) -> Vec<String> {
 
 /// A file of a column of an array's only fragment.
 fn read(array: &str, file: &str) -> Vec<u8> {
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let root = Tree::open(&folder().join(array), &options).unwrap().root;
     let fragments = names(&root, "fragments");

@@ -3,17 +3,17 @@
 //! before. libtiledb 2.30 misreads or refuses arrays of the first kind (`wrong.json`).
 
 use std::path::Path;
-use tiledbfs::internals::tree::{Options, Tree};
+use tiledbfs::internals::tree::{Tree, TreeOptions};
 
 fn columns(array: &str) -> Vec<(String, Vec<u8>)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data/scaled_floats")
         .join(array);
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let root = Tree::open(&source, &options).unwrap().root;
     let names = |path: &str| {

@@ -12,7 +12,7 @@ use tiledbfs::internals::engine::Engine;
 use tiledbfs::internals::filter::EncryptionKey;
 use tiledbfs::internals::query::deletes;
 use tiledbfs::internals::storage::MemoryStorage;
-use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 use tiledbfs::internals::{fragment_info, listing, open_array};
 use tiledbfs::{ErrorKind, TimeRange};
 
@@ -34,11 +34,11 @@ fn answers() -> Map<String, Value> {
 /// Opens an array, group or folder below [`folder`]; with `key`, with the key of the encrypted array.
 fn open(path: &str, key: bool) -> Tree {
     let key = key.then(|| (PathBuf::new(), EncryptionKey::new(*KEY)));
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 64 << 20,
         keys: key.into_iter().collect(),
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     Tree::open(&folder().join(path), &options).unwrap()
 }

@@ -29,7 +29,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tiledbfs::internals::filter::EncryptionKey;
-use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 use worker::Worker;
 
 const THREADS: u64 = 64;
@@ -77,11 +77,11 @@ struct Reference {
 
 impl Reference {
     fn read(source: &Path) -> Reference {
-        let options = Options {
+        let options = TreeOptions {
             cache_size: 256 << 20,
             keys: vec![(PathBuf::new(), EncryptionKey::new(*KEY))],
             follow_symlinks: false,
-            ..Options::default()
+            ..TreeOptions::default()
         };
         let tree = Tree::open(source, &options).unwrap();
         let mut reference = Reference::default();

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use tiledbfs::internals::storage::MemoryStorage;
-use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node, Options, Tree};
+use tiledbfs::internals::tree::{Directory, Freshness, Listing, Node, Tree, TreeOptions};
 use tiledbfs::{Error, ErrorKind, Result};
 
 fn broken(len: Option<Fault>, open: Option<Fault>, read: Option<Fault>) -> Node {
@@ -142,7 +142,7 @@ fn members_that_cannot_be_read_are_no_empty_group() {
     ] {
         let mut storage = sample.clone();
         storage.insert(&details, damaged);
-        let tree = Tree::over(Arc::new(storage), &Options::default(), Arc::default()).unwrap();
+        let tree = Tree::over(Arc::new(storage), &TreeOptions::default(), Arc::default()).unwrap();
         assert_eq!(tree.is_bare(), Some(false));
         let mount = TestMount::new(tree.root);
         let listed = fs::read_dir(mount.path("")).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
@@ -188,7 +188,7 @@ fn exports_of_a_group_with_a_damaged_member_are_not_absent() {
         let source = tempfile::tempdir().unwrap();
         copy(Path::new("tests/data/sample"), source.path());
         damage(&source.path().join("weather"));
-        let mount = TestMount::new(Tree::open(source.path(), &Options::default()).unwrap().root);
+        let mount = TestMount::new(Tree::open(source.path(), &TreeOptions::default()).unwrap().root);
         for path in ["dataset.zarr/zarr.json", "dataset.nc", "image.ome.zarr/zarr.json"] {
             let expected = if what == "none" { libc::ENOENT } else { libc::EIO };
             assert_eq!(errno(fs::read(mount.path(path))), expected, "{what}: {path}");

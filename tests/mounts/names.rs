@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tiledbfs::internals::filter::generic::read_generic_tile;
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount};
 use tiledbfs::internals::storage::{MemoryBlob, MemoryStorage};
-use tiledbfs::internals::tree::{Node, Options, Tree};
+use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 
 mod mounted;
 
@@ -62,11 +62,11 @@ fn renamed(names: &[(&str, &[u8])]) -> MemoryStorage {
 }
 
 fn tree(storage: MemoryStorage) -> Node {
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     Tree::over(Arc::new(storage), &options, Arc::default())
         .unwrap()
@@ -75,11 +75,11 @@ fn tree(storage: MemoryStorage) -> Node {
 
 /// [`tree`], with the number of calls to the source.
 fn counted_tree(inner: MemoryStorage) -> (Node, Arc<Counts>) {
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let counts: Arc<Counts> = Arc::default();
     let storage = Arc::new(Counted {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tiledbfs::internals::filter::EncryptionKey;
 use tiledbfs::internals::fuse::{Access, FileSystem, MountOptions, Mounted, mount};
-use tiledbfs::internals::tree::{Options, Tree};
+use tiledbfs::internals::tree::{Tree, TreeOptions};
 
 const NOBODY: (u32, u32) = (65534, 65534);
 
@@ -50,16 +50,16 @@ impl Place {
         self.path("source").join(name)
     }
 
-    fn mount(&self, access: Access, change: impl FnOnce(&mut Options)) -> Mounted {
+    fn mount(&self, access: Access, change: impl FnOnce(&mut TreeOptions)) -> Mounted {
         self.mount_source(&self.path("source"), access, change)
     }
 
-    fn mount_source(&self, source: &Path, access: Access, change: impl FnOnce(&mut Options)) -> Mounted {
-        let mut options = Options {
+    fn mount_source(&self, source: &Path, access: Access, change: impl FnOnce(&mut TreeOptions)) -> Mounted {
+        let mut options = TreeOptions {
             cache_size: 1 << 24,
             keys: Vec::new(),
             follow_symlinks: false,
-            ..Options::default()
+            ..TreeOptions::default()
         };
         change(&mut options);
         let tree = Tree::open(source, &options).unwrap();

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
-use tiledbfs::internals::tree::{Freshness, Node, Options, Tree};
+use tiledbfs::internals::tree::{Freshness, Node, Tree, TreeOptions};
 
 #[test]
 fn what_stat_says() {
@@ -335,9 +335,9 @@ fn compare(mount: &Path, node: &Node) -> u64 {
 #[test]
 fn arrays_of_every_version_are_shown_as_in_the_tree() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/versions");
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 16 << 20,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let tree = Tree::open(&source, &options).unwrap();
     let mount = TestMount::new(tree.root.clone());

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount};
-use tiledbfs::internals::tree::{ErrorLog, Options, Tree};
+use tiledbfs::internals::tree::{ErrorLog, Tree, TreeOptions};
 
 mod gone;
 mod pins;
@@ -49,11 +49,11 @@ impl Place {
         let mnt = tempfile::tempdir().unwrap();
         copy(&sample("weather"), &source.path().join("weather"));
         prepare(source.path());
-        let options = Options {
+        let options = TreeOptions {
             cache_size: 1 << 20,
             keys: Vec::new(),
             follow_symlinks,
-            ..Options::default()
+            ..TreeOptions::default()
         };
         let tree = Tree::open(source.path(), &options).unwrap();
         let errors = tree.errors.clone();

@@ -36,7 +36,7 @@ use crate::query::View;
 use crate::runtime::cache::{CacheKey, Entry};
 use crate::runtime::parallel;
 use crate::runtime::single_flight::Memo;
-use source::{Piece, Source, is_matrix};
+use source::{MatrixCells, Piece, is_matrix};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -130,7 +130,7 @@ pub struct Csr {
 
 /// What metadata tells of the cells.
 struct Plan {
-    source: Source,
+    source: MatrixCells,
     /// Whether all cells have a column.
     has_columns: bool,
     /// The number of cells in the matrix, if it is known.
@@ -387,7 +387,7 @@ impl Csr {
 
     fn plan(&self) -> Result<Arc<Plan>> {
         self.plan.get_or_make(|| {
-            let source = Source::new(&self.view, self.values)?;
+            let source = MatrixCells::new(&self.view, self.values)?;
             let has_rows = source.is_within(0, |rows| self.rows.places(rows).is_some());
             let has_columns = source.is_within(1, |columns| self.columns.places(columns).is_some());
             let count = match has_rows && has_columns {

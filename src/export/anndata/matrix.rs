@@ -9,7 +9,7 @@ use super::node::{
 use super::text::OneText;
 use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
-use crate::export::chunks::{Chunk, Chunks, extents};
+use crate::export::chunks::{Chunks, GridChunk, extents};
 use crate::export::grid::{Variable, VariableKind};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::schema::{Dimension, Schema};
@@ -141,7 +141,11 @@ struct DenseChunks {
 
 impl Content for DenseChunks {
     fn chunk(&self, _: &Array, numbers: &[u64]) -> Result<Parts> {
-        Ok(vec![Box::new(Chunk::open(&self.view, &self.variable, numbers)?)])
+        Ok(vec![Box::new(GridChunk::open(
+            &self.view,
+            &self.variable,
+            numbers,
+        )?)])
     }
 
     fn in_order(&self, array: &Array) -> Result<InOrder> {

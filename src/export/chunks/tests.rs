@@ -58,7 +58,7 @@ fn a_chunk_is_padded_on_all_sides() {
     for ((sides, part), cell) in shapes.into_iter().flat_map(|shape| [(shape, 1), (shape, 3)]) {
         let own = part.iter().product::<u64>() * cell;
         let fill: Vec<u8> = (0..cell as u8).map(|i| 200 + i).collect();
-        let chunk = Chunk {
+        let chunk = GridChunk {
             cells: Arc::new(Plain((0..own as u8).collect(), cell)),
             cell,
             fill: fill.clone(),
@@ -99,7 +99,7 @@ fn a_chunk_is_padded_on_all_sides() {
 
 #[test]
 fn padding_without_a_fill_value_is_no_zeros() {
-    let chunk = Chunk {
+    let chunk = GridChunk {
         cells: Arc::new(Plain(vec![1, 2], 1)),
         cell: 1,
         fill: Vec::new(),

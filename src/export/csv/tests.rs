@@ -4,7 +4,7 @@ use super::*;
 use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
 use crate::export::tests::arrays;
-use crate::export::{Format, Options};
+use crate::export::{ExportOptions, Format};
 use crate::format::testing::Random;
 use crate::query::DimRange;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
     let view = view(&data("sample/weather")).unwrap();
     let stats = view.array().engine.stats.clone();
     let decoded = || stats.chunks_decoded.get();
-    assert!(Format::Csv.is_listed(&view, &Options::default()).unwrap());
+    assert!(Format::Csv.is_listed(&view, &ExportOptions::default()).unwrap());
     assert_eq!(absent(&view, 1 << 24).unwrap(), None);
     assert_eq!(decoded(), 0);
     let first = layout(&view).unwrap();

@@ -15,7 +15,7 @@ mod btree;
 #[cfg(test)]
 mod tests;
 
-use super::chunks::{Chunk, Chunks, extents};
+use super::chunks::{Chunks, GridChunk, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
 use super::hdf5::{self, MAX_RANK, Messages, UNDEFINED_ADDRESS};
@@ -556,17 +556,17 @@ struct InChunks {
     /// Bytes of a chunk.
     size: u64,
     /// The chunks read last, by their place in the order: requests of the kernel may be shorter than a chunk.
-    open: Mutex<LruCache<u64, Arc<Chunk>>>,
+    open: Mutex<LruCache<u64, Arc<GridChunk>>>,
 }
 
 impl InChunks {
-    fn chunk(&self, number: u64) -> Result<Arc<Chunk>> {
+    fn chunk(&self, number: u64) -> Result<Arc<GridChunk>> {
         if let Some(chunk) = lock(&self.open).get(&number) {
             return Ok(chunk.clone());
         }
         let variable = &self.group.grid.variables[self.index];
         let numbers = variable.chunks.numbers(number);
-        let chunk = Arc::new(Chunk::open(self.group.view(variable), variable, &numbers)?);
+        let chunk = Arc::new(GridChunk::open(self.group.view(variable), variable, &numbers)?);
         lock(&self.open).put(number, chunk.clone());
         Ok(chunk)
     }

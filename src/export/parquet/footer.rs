@@ -4,7 +4,7 @@
 //! without the metadata of tiles. A key-value pair of padding takes the space that is left.
 
 use super::leaf::{Leaf, Logical, Physical, Shape};
-use super::plan::{Chunk, Plan};
+use super::plan::{ColumnChunk, Plan};
 use super::statistics::{Statistics, bound_len};
 use super::thrift::{Type, Writer, integer_len, varint_len};
 use crate::error::{Error, Result};
@@ -90,9 +90,9 @@ fn more<const N: usize>(numbers: [u64; N]) -> u64 {
 
 /// Bytes of a column chunk's metadata with the longest statistics, if all numbers were 0.
 fn longest_chunk(leaf: &Leaf) -> u64 {
-    let chunk = Chunk {
+    let chunk = ColumnChunk {
         dictionary: leaf.has_dictionary().then_some(0),
-        ..Chunk::default()
+        ..ColumnChunk::default()
     };
     let mut writer = Writer::default();
     column(&mut writer, leaf, &chunk, longest(leaf).as_ref());
@@ -265,7 +265,7 @@ fn group(
     });
 }
 
-fn column(writer: &mut Writer, leaf: &Leaf, chunk: &Chunk, statistics: Option<&Statistics>) {
+fn column(writer: &mut Writer, leaf: &Leaf, chunk: &ColumnChunk, statistics: Option<&Statistics>) {
     let body = |writer: &mut Writer| {
         writer.i32(1, leaf.physical as i32);
         let encodings: &[i32] = if leaf.has_dictionary() {

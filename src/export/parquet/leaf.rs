@@ -125,7 +125,7 @@ pub(super) struct Leaf {
     /// Whether cells may be null whatever their values are: by their validity, or because nobody wrote them.
     pub nullable: bool,
     /// Whether values may be null although their cells are valid.
-    pub odd: bool,
+    pub null_values: bool,
 }
 
 /// The types of a field of numbers; None for other fields.
@@ -185,7 +185,7 @@ impl Leaf {
             stored: stored.datatype,
             size: stored.cell_size(),
             nullable: stored.nullable,
-            odd: stored.datatype.kind() == Kind::Datetime,
+            null_values: stored.datatype.kind() == Kind::Datetime,
         };
         if let Some((physical, logical, encoding)) = number(stored.datatype) {
             (leaf.physical, leaf.logical, leaf.encoding) = (physical, logical, encoding);
@@ -247,7 +247,7 @@ impl Leaf {
             (self.physical, self.logical, self.encoding) =
                 (Physical::Int64, Logical::Nothing, Encoding::Same);
         }
-        self.odd = false;
+        self.null_values = false;
     }
 
     /// Replaces stored indexes by labels; those of several numbers, or of any number of them, are LISTs. An
@@ -268,7 +268,7 @@ impl Leaf {
                 labels,
                 width: (u64::BITS - highest.leading_zeros()).max(1) as u8,
             };
-            self.odd = true;
+            self.null_values = true;
             return;
         };
         let label = Leaf {
@@ -283,14 +283,14 @@ impl Leaf {
         let values = (0..count).filter_map(value);
         if cell_val_num == CellValNum::Fixed(1) {
             self.encoding = Encoding::Label(values.map(|bytes| label.value(bytes)).collect());
-            self.odd = true;
+            self.null_values = true;
             return;
         }
         let mut labels = Labels::default();
         // Bytes that are no whole number are no element, as in table.csv.
         values.for_each(|bytes| labels.add(|numbers| label.each(bytes, |number| numbers.push(number))));
         self.encoding = Encoding::List(labels);
-        (self.shape, self.odd) = match cell_val_num {
+        (self.shape, self.null_values) = match cell_val_num {
             CellValNum::Fixed(count) => (Shape::Some(u64::from(count)), true),
             CellValNum::Var => (Shape::Any, datatype.kind() == Kind::Datetime),
         };
@@ -299,7 +299,7 @@ impl Leaf {
 
     /// Whether entries may be null.
     pub(super) fn optional(&self) -> bool {
-        self.odd || self.nullable && self.shape != Shape::Any
+        self.null_values || self.nullable && self.shape != Shape::Any
     }
 
     /// Whether rows may be null, for LISTs of any length.
@@ -309,7 +309,7 @@ impl Leaf {
 
     /// Whether nothing is ever null.
     pub(super) fn required(&self) -> bool {
-        !self.odd && !self.nullable
+        !self.null_values && !self.nullable
     }
 
     /// The highest definition level.

@@ -177,8 +177,8 @@ fn pairs(table: &Table, leaves: &[Leaf], metadata: &Metadata) -> Vec<Pair> {
         .zip(leaves)
         .map(|(column, leaf)| dictionary(column, leaf));
     let dictionaries: Vec<Option<Dictionary>> = dictionaries.collect();
-    let told = metadata.fields.iter().any(|attributes| !attributes.is_empty());
-    if told || dictionaries.iter().any(Option::is_some) {
+    let has_attributes = metadata.fields.iter().any(|attributes| !attributes.is_empty());
+    if has_attributes || dictionaries.iter().any(Option::is_some) {
         let none = Attributes::new();
         let attributes = table.columns().iter().map(|column| match column.is_label() {
             true => &none,
@@ -259,7 +259,7 @@ impl File {
     fn read_chunk(
         &self,
         number: u64,
-        chunk: &plan::Chunk,
+        chunk: &plan::ColumnChunk,
         range: Range<u64>,
         out: &mut Output,
     ) -> Result<()> {

@@ -375,7 +375,7 @@ impl Page<'_> {
             }
             for elements in runs(cells(self.leaf, self.column, rows)?) {
                 let count = elements.end - elements.start;
-                if !self.leaf.odd {
+                if !self.leaf.null_values {
                     // Skips the values before the first one wanted.
                     let from = numbers.start.saturating_sub(at.get()).min(count);
                     let to = end.saturating_sub(at.get()).min(count);
@@ -418,7 +418,7 @@ impl Page<'_> {
 
     /// Calls `take` with whether each entry has a value. Reads values only if that depends on them.
     fn presence(&self, entries: Range<u64>, mut take: impl FnMut(bool)) -> Result<()> {
-        if self.leaf.odd {
+        if self.leaf.null_values {
             return self.values(entries, |value| take(value.is_some()));
         }
         let null = self.nulls(&entries)?;
@@ -579,7 +579,7 @@ impl Page<'_> {
             entries = entries.saturating_add(count.max(1));
             values = values.saturating_add(count);
         }
-        if self.leaf.odd {
+        if self.leaf.null_values {
             values = 0;
             for elements in runs(cells) {
                 self.stream(elements, |value| {

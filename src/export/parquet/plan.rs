@@ -77,7 +77,7 @@ pub(super) struct Plan {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Chunk {
+pub(super) struct ColumnChunk {
     /// Index of its leaf.
     pub leaf: usize,
     /// Its first byte in the file.
@@ -90,7 +90,7 @@ pub(super) struct Chunk {
     pub amount: Amount,
 }
 
-impl Chunk {
+impl ColumnChunk {
     pub(super) fn len(&self) -> u64 {
         self.page + self.dictionary.unwrap_or(0)
     }
@@ -516,8 +516,8 @@ impl Plan {
     }
 
     /// The column chunks of a row group, which end, but for a gap, where the next row group begins.
-    pub(super) fn checked_chunks(&self, leaves: &[Leaf], number: u64) -> Result<Vec<Chunk>> {
-        let chunks: Vec<Chunk> = self.chunks(leaves, number).collect();
+    pub(super) fn checked_chunks(&self, leaves: &[Leaf], number: u64) -> Result<Vec<ColumnChunk>> {
+        let chunks: Vec<ColumnChunk> = self.chunks(leaves, number).collect();
         let end = chunks.last().map(|chunk| self.aligned(chunk.start + chunk.len()));
         let next = self.start_of(number + 1);
         match end == Some(next) {
@@ -529,11 +529,15 @@ impl Plan {
     }
 
     /// The column chunks of a row group.
-    pub(super) fn chunks<'a>(&'a self, leaves: &'a [Leaf], number: u64) -> impl Iterator<Item = Chunk> + 'a {
+    pub(super) fn chunks<'a>(
+        &'a self,
+        leaves: &'a [Leaf],
+        number: u64,
+    ) -> impl Iterator<Item = ColumnChunk> + 'a {
         let mut start = self.start_of(number);
         leaves.iter().enumerate().map(move |(i, leaf)| {
             let (amount, page) = self.page(i, leaf, number);
-            let chunk = Chunk {
+            let chunk = ColumnChunk {
                 leaf: i,
                 start,
                 dictionary: self.dictionary(i),

@@ -453,7 +453,7 @@ fn column_chunks_of_large_files_begin_at_pages() {
         let chunks: Vec<_> = (0..plan.groups())
             .flat_map(|group| plan.checked_chunks(&leaves, group).unwrap())
             .collect();
-        let bytes: u64 = chunks.iter().map(plan::Chunk::len).sum();
+        let bytes: u64 = chunks.iter().map(plan::ColumnChunk::len).sum();
         assert_eq!(
             (0..plan.groups()).map(|group| plan.len_of(group)).sum::<u64>(),
             bytes

@@ -35,12 +35,12 @@ pub(super) struct ListingCache {
     pages: Arc<Pages>,
     runtime: tokio::runtime::Handle,
     refresh: Option<Duration>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<Inner>>,
     room: Arc<Room>,
 }
 
 #[derive(Default)]
-struct State {
+struct Inner {
     /// Whether the source has been listed.
     exists: bool,
     /// By path.
@@ -86,7 +86,7 @@ impl ListingCache {
         !listing.forgotten.load(Ordering::Relaxed) && self.refresh.is_none_or(holds)
     }
 
-    fn known(&self, state: &State, path: &str, asked: Instant, grace: Duration) -> Cached {
+    fn known(&self, state: &Inner, path: &str, asked: Instant, grace: Duration) -> Cached {
         if let Some(known) = state.directories.get(path) {
             if !self.is_fresh(known, asked, grace) {
                 return Cached::Unknown(known.listing.path.clone(), known.listing.depth);
@@ -200,7 +200,7 @@ impl ListingCache {
     }
 
     /// Begins to list `path`, or joins a listing under way.
-    fn load(&self, state: &mut State, path: String, depth: Depth) -> Loading {
+    fn load(&self, state: &mut Inner, path: String, depth: Depth) -> Loading {
         if let Some(loading) = state.under_way.get(&path) {
             return loading.clone();
         }
@@ -241,7 +241,7 @@ struct Listed {
     share: Arc<Share>,
 }
 
-impl State {
+impl Inner {
     fn take(&mut self, path: &str, made: Instant, listed: Listed) -> Result<()> {
         let empty = |tree: &Tree| tree.directories.values().all(|d| d.children.is_empty());
         if path.is_empty() && empty(&listed.tree) {
@@ -282,7 +282,7 @@ struct Lister<'a> {
     /// The directory.
     path: &'a str,
     /// The cache, which is emptied if there is no room for the listing.
-    state: &'a Mutex<State>,
+    state: &'a Mutex<Inner>,
 }
 
 impl Lister<'_> {

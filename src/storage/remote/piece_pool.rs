@@ -31,10 +31,10 @@ struct PoolState {
     most: u64,
     bytes: u64,
     /// Pieces that have arrived, by file number and offset.
-    kept: LruCache<(u64, u64), Kept>,
+    kept: LruCache<(u64, u64), CachedPiece>,
 }
 
-struct Kept {
+struct CachedPiece {
     file: Arc<dyn Holder>,
     bytes: u64,
     /// Whether somebody has read all of it.
@@ -121,7 +121,7 @@ impl Pool {
 
     pub(super) fn keep(&self, file: Arc<dyn Holder>, start: u64, mut room: Room) {
         let key = (file.number(), start);
-        let kept = Kept {
+        let kept = CachedPiece {
             file,
             bytes: std::mem::take(&mut room.bytes),
             read: false,

@@ -3,7 +3,7 @@ use super::*;
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::engine::Engine;
-use crate::tree::{Node, Options, Tree};
+use crate::tree::{Node, Tree, TreeOptions};
 
 mod incomplete;
 mod listings;
@@ -121,9 +121,9 @@ fn walk(node: &Node, path: &str, out: &mut Vec<(String, u64, Vec<u8>)>) {
 
 #[test]
 fn the_tree_equals_that_of_a_local_copy() {
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 64 << 20,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let local = Tree::open(&sample(), &options).unwrap();
     let (mut expected, mut found) = (Vec::new(), Vec::new());
@@ -148,9 +148,9 @@ fn the_tree_equals_that_of_a_local_copy() {
 
 #[test]
 fn operations_cost_few_requests() {
-    let options = Options {
+    let options = TreeOptions {
         cache_size: 64 << 20,
-        ..Options::default()
+        ..TreeOptions::default()
     };
     let store = TestStore::new(1000);
     store.put_folder(&sample(), "s");

@@ -3,7 +3,7 @@
 use super::places::KEYS;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use tiledbfs::internals::check::{Level, Options, Problem, Tally, check};
+use tiledbfs::internals::check::{CheckOptions, Level, Problem, Tally, check};
 use tiledbfs::internals::filter::EncryptionKey;
 
 /// The problems in the source at `path`, with the key of this index in [`KEYS`], without notes and unchecked
@@ -23,7 +23,7 @@ pub fn uncommitted(path: &Path, key: usize) -> Vec<String> {
 
 fn findings(path: &Path, key: usize) -> Vec<Problem> {
     let found: Arc<Mutex<Vec<Problem>>> = Arc::default();
-    let options = Options {
+    let options = CheckOptions {
         cache_size: 1 << 20,
         keys: vec![(PathBuf::new(), EncryptionKey::new(*KEYS[key]))],
         follow_symlinks: false,

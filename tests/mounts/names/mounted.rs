@@ -16,11 +16,11 @@ impl Place {
         let inside = source.path().canonicalize().unwrap().join("in");
         fs::create_dir(&inside).unwrap();
         fill(&inside);
-        let options = Options {
+        let options = TreeOptions {
             cache_size: 1 << 20,
             keys: Vec::new(),
             follow_symlinks,
-            ..Options::default()
+            ..TreeOptions::default()
         };
         let tree = Tree::open(&inside, &options).unwrap();
         Place {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount};
-use tiledbfs::internals::tree::{Options, Tree};
+use tiledbfs::internals::tree::{Tree, TreeOptions};
 
 const FRAGMENT: &str = "weather/fragments/__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22";
 
@@ -139,11 +139,11 @@ pub struct Both {
 impl Both {
     pub fn new(reference: Reference) -> Self {
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample");
-        let options = Options {
+        let options = TreeOptions {
             cache_size: 1 << 24,
             keys: Vec::new(),
             follow_symlinks: false,
-            ..Options::default()
+            ..TreeOptions::default()
         };
         let tree = Tree::open(&sample, &options).unwrap();
         let mountpoint = tempfile::tempdir().unwrap();

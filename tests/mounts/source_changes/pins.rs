@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tempfile::TempDir;
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount};
-use tiledbfs::internals::tree::{Options, Tree};
+use tiledbfs::internals::tree::{Tree, TreeOptions};
 
 /// What takes the place of both fragments: a copy of the newer one.
 const CONSOLIDATED: &str = "__1738627200000_1739491200000_00112233445566778899aabbccddeeff_22";
@@ -16,7 +16,7 @@ const CONSOLIDATED: &str = "__1738627200000_1739491200000_00112233445566778899aa
 /// Another mount of a source.
 fn second(source: &Path) -> (Mounted, TempDir) {
     let mnt = tempfile::tempdir().unwrap();
-    let tree = Tree::open(source, &Options::default()).unwrap();
+    let tree = Tree::open(source, &TreeOptions::default()).unwrap();
     let mounted = mount(FileSystem::new(tree), mnt.path(), &MountOptions::default()).unwrap();
     (mounted, mnt)
 }

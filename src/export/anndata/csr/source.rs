@@ -20,7 +20,7 @@ const MAX_HELD: usize = 64;
 type Fields = Arc<[Arc<dyn Cells>; 3]>;
 
 /// Where the cells of a matrix come from.
-pub(super) enum Source {
+pub(super) enum MatrixCells {
     /// Fragments all of whose cells are cells of the view, each once. Their tiles are read as they are.
     Fragments(Vec<WholeFragment>),
     /// A view whose fragments are merged, or that leaves out cells of them.
@@ -143,9 +143,9 @@ impl WholeFragment {
     }
 }
 
-impl Source {
+impl MatrixCells {
     /// The cells of `view`, whose field `values` has the values. Opens the fragments.
-    pub(super) fn new(view: &Arc<View>, values: usize) -> Result<Source> {
+    pub(super) fn new(view: &Arc<View>, values: usize) -> Result<MatrixCells> {
         let field = &view.fields()[values];
         let whole = view.whole_fragments()?.and_then(|fragments| {
             let hold = fragments.len() <= MAX_HELD;
@@ -155,16 +155,18 @@ impl Source {
                 .collect()
         });
         Ok(match whole {
-            Some(fragments) => Source::Fragments(fragments),
-            None => Source::Merged(view.clone(), values),
+            Some(fragments) => MatrixCells::Fragments(fragments),
+            None => MatrixCells::Merged(view.clone(), values),
         })
     }
 
     /// Whether metadata proves that `has` all rows of cells (`along` 0) or all columns (1).
     pub(super) fn is_within(&self, along: usize, has: impl Fn(&RangeInclusive<i64>) -> bool) -> bool {
         match self {
-            Source::Fragments(fragments) => fragments.iter().all(|fragment| has(&fragment.domain[along])),
-            Source::Merged(..) => false,
+            MatrixCells::Fragments(fragments) => {
+                fragments.iter().all(|fragment| has(&fragment.domain[along]))
+            }
+            MatrixCells::Merged(..) => false,
         }
     }
 
@@ -174,7 +176,7 @@ impl Source {
         &self,
         mut is_known: impl FnMut(u64, RangeInclusive<i64>) -> bool,
     ) -> Result<Option<Vec<Piece>>> {
-        let Source::Fragments(fragments) = self else {
+        let MatrixCells::Fragments(fragments) = self else {
             return Ok(None);
         };
         let mut crossing = Vec::new();
@@ -197,7 +199,7 @@ impl Source {
     ) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         match self {
-            Source::Fragments(fragments) => {
+            MatrixCells::Fragments(fragments) => {
                 for fragment in fragments.iter().filter(|own| meet(&own.domain[0], rows)) {
                     fragment.tiles(|cells, tile| {
                         if meet(&tile, rows) {
@@ -206,7 +208,7 @@ impl Source {
                     })?;
                 }
             }
-            Source::Merged(view, values) => {
+            MatrixCells::Merged(view, values) => {
                 let end = |row: i64| Some(row.to_le_bytes().to_vec());
                 let rows = DimRange {
                     lo: end(*band.start()),

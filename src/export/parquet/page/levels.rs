@@ -80,7 +80,7 @@ impl Page<'_> {
                 let to = entries.end.saturating_sub(at).min(count);
                 match level {
                     Level::Repetition => (from..to).for_each(|i| take(u8::from(i > 0))),
-                    Level::Definition if self.leaf.odd => {
+                    Level::Definition if self.leaf.null_values => {
                         let wanted = elements.start + from..elements.start + to;
                         self.stream(wanted, |value| {
                             take(most - u8::from(value.is_none()));

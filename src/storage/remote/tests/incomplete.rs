@@ -21,7 +21,7 @@ fn incomplete(page: usize, without: impl Fn(&str) -> bool) -> (Arc<TestStore>, V
     for file in &files {
         store.delete(&format!("p/{file}"));
     }
-    let tree = Tree::open(&sample(), &Options::default()).unwrap();
+    let tree = Tree::open(&sample(), &TreeOptions::default()).unwrap();
     (store, files, read(&tree, COLUMN).unwrap())
 }
 
@@ -39,7 +39,7 @@ fn read(tree: &Tree, path: &str) -> Result<Vec<u8>> {
 fn a_commit_without_its_files_is_ignored_for_a_while() {
     let (store, files, wanted) = incomplete(1000, |file| !file.ends_with(".wrt"));
     let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
-    let tree = Tree::over(storage, &Options::default(), Arc::default()).unwrap();
+    let tree = Tree::over(storage, &TreeOptions::default(), Arc::default()).unwrap();
     let before = read(&tree, COLUMN).unwrap();
     assert!(before != wanted);
     for file in &files {
@@ -75,7 +75,7 @@ fn fragments_are_listed_again_if_files_are_missing() {
         |file: &str| file.ends_with(".wrt") || file.ends_with("metadata.tdb") || file.ends_with("a1.tdb");
     let (store, files, wanted) = incomplete(12, without);
     let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
-    let tree = Tree::over(storage.clone(), &Options::default(), Arc::default()).unwrap();
+    let tree = Tree::over(storage.clone(), &TreeOptions::default(), Arc::default()).unwrap();
     assert!(read(&tree, COLUMN).unwrap() != wanted);
     for file in &files {
         store.put(&format!("p/{file}"), &std::fs::read(sample().join(file)).unwrap());

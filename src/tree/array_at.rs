@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 /// An array, and what of it is asked for.
 #[derive(Clone)]
-pub struct Moment {
+pub struct ArrayAt {
     /// The array.
     pub array: Arc<Array>,
     /// The time, or the state.
     pub when: When,
 }
 
-impl Moment {
+impl ArrayAt {
     /// Whether it is a time or a state that a directory in `at/` shows.
     pub fn is_in_at(&self) -> bool {
         !matches!(self.when, When::Now) && self.array.engine.at().is_none()
@@ -41,7 +41,7 @@ impl Moment {
 
     /// What `read` finds, the second time if the first fails: the listing may be out of date, and name files
     /// that are gone.
-    pub fn twice<T>(&self, read: impl Fn(&Moment) -> Result<T>) -> Result<T> {
+    pub fn twice<T>(&self, read: impl Fn(&ArrayAt) -> Result<T>) -> Result<T> {
         read(self).or_else(|_| {
             self.array.look_again();
             read(self)
