@@ -447,11 +447,7 @@ impl AnnDataFile {
 
 impl File for AnnDataFile {
     fn stat(&self) -> Result<Stat> {
-        let layout = self.layout()?;
-        Ok(Stat {
-            len: layout.len(),
-            version: layout.version(),
-        })
+        Ok(Stat::of(&self.layout()?))
     }
 
     of_object!(self => self.shown);

@@ -349,11 +349,7 @@ impl GroupFile {
 
 impl File for GroupFile {
     fn stat(&self) -> Result<Stat> {
-        let layout = self.layout()?;
-        Ok(Stat {
-            len: layout.len(),
-            version: layout.version(),
-        })
+        Ok(Stat::of(&self.layout()?))
     }
 
     of_object!(self => self.shown);

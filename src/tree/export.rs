@@ -54,11 +54,7 @@ impl ExportFile {
 
 impl File for ExportFile {
     fn stat(&self) -> Result<Stat> {
-        let layout = self.layout()?;
-        Ok(Stat {
-            len: layout.len(),
-            version: layout.version(),
-        })
+        Ok(Stat::of(&self.layout()?))
     }
 
     fn known_len(&self) -> Result<Option<u64>> {

@@ -204,6 +204,16 @@ pub struct Stat {
 pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
     let version = match file.freshness() {
         Freshness::Live => return None,
+impl Stat {
+    /// Length and state of what would be opened.
+    pub(super) fn of(layout: &FileLayout) -> Stat {
+        Stat {
+            len: layout.len(),
+            version: layout.version(),
+        }
+    }
+}
+
         // A file of a fragment has one state, which its path names.
         Freshness::Immutable => 0,
         Freshness::Listing => stat.version,

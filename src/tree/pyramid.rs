@@ -147,11 +147,7 @@ impl OverviewFile {
 
 impl File for OverviewFile {
     fn stat(&self) -> Result<Stat> {
-        let layout = self.layout()?;
-        Ok(Stat {
-            len: layout.len(),
-            version: layout.version(),
-        })
+        Ok(Stat::of(&self.layout()?))
     }
 
     fn mtime(&self) -> u64 {
