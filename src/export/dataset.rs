@@ -37,7 +37,7 @@ use crate::query::selection::Selection;
 use crate::query::{DimRange, Field, View};
 use crate::runtime::cache::CacheKey;
 use crate::runtime::{get_or_make, hash};
-use image::{Image, Stored, Told};
+use image::{Image, ImageDescription, Stored};
 use std::collections::{BTreeMap, HashSet};
 use std::iter;
 use std::sync::{Arc, OnceLock};
@@ -454,11 +454,11 @@ impl Group {
 
     /// Makes it the image that tiledb-bioimg wrote: each array with a level is a variable.
     fn add_levels(&mut self, source: &Source) -> Result<()> {
-        let told = Told::read(&self.metadata, &mut self.left_out);
+        let described = ImageDescription::read(&self.metadata, &mut self.left_out);
         let mut found: BTreeMap<u64, Values> = BTreeMap::new();
         for (name, array) in &source.arrays {
             let level = match Found::new(name, array, Kind::Image, Lengths::Bounds)? {
-                Ok((member, ends)) => member.level(&told, &ends)?,
+                Ok((member, ends)) => member.level(&described, &ends)?,
                 Err(reason) => Err(reason),
             };
             let reason = match level {
@@ -482,7 +482,7 @@ impl Group {
             extents: &member.extents,
             size: field.datatype.size() as u64,
         });
-        let image = Image::new(&told, &stored.collect::<Vec<_>>(), &mut self.left_out);
+        let image = Image::new(&described, &stored.collect::<Vec<_>>(), &mut self.left_out);
         if let Some(first) = image.levels.first() {
             let lengths = first.shape.iter().copied();
             self.dimensions = image.axes.iter().cloned().zip(lengths).collect();
@@ -782,7 +782,7 @@ impl Found {
 impl Found {
     /// The number of the level that the array of an image is, with the field that has the values; or why it is
     /// none. `ends` tells how far there are cells.
-    fn level(self, told: &Told, ends: &[u64]) -> Result<Result<(u64, Values), String>> {
+    fn level(self, described: &ImageDescription, ends: &[u64]) -> Result<Result<(u64, Values), String>> {
         let reason = |reason: &str| Ok(Err(reason.to_owned()));
         if ends.contains(&0) {
             return reason("nothing is written");
@@ -810,7 +810,7 @@ impl Found {
             extents: &self.extents,
             size: field.datatype.size() as u64,
         };
-        match stored.axes(told.depth(level)) {
+        match stored.axes(described.depth(level)) {
             Ok(_) => Ok(Ok((level, (self, index, field)))),
             Err(why) => reason(why),
         }

@@ -178,8 +178,8 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
             let bands: Vec<Option<&Band>> = bands.collect();
             image.geo = Geo::new(&placed, &bands, &image);
             // A file has one value. Blocks are written whole, so without one no pixel lacks data.
-            let told = bands.iter().flatten().find_map(|band| band.nodata);
-            match told {
+            let of_bands = bands.iter().flatten().find_map(|band| band.nodata);
+            match of_bands {
                 Some(value) => Some(digits(Scalar::Float64(value))),
                 None if view.is_covered()? => None,
                 None => nodata(&view, attribute)?,

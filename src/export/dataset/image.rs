@@ -66,7 +66,7 @@ const FIRST_TIME: usize = 9;
 
 /// What a group tells of an image.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ImageDescription {
     /// Which of [`AXES`] the source has.
     axes: [bool; 5],
     /// The samples of a pixel that lie side by side, by level; 1 unless told.
@@ -77,10 +77,10 @@ pub(super) struct Told {
     channels: Vec<Json>,
 }
 
-impl Told {
+impl ImageDescription {
     /// Reads the metadata of a group. Appends what is malformed to `left_out`.
-    pub(super) fn read(metadata: &GroupMetadata, left_out: &mut Vec<(String, String)>) -> Told {
-        let mut told = Told::default();
+    pub(super) fn read(metadata: &GroupMetadata, left_out: &mut Vec<(String, String)>) -> ImageDescription {
+        let mut described = ImageDescription::default();
         let mut leave_out = |key: &str, reason: &str| left_out.push((key.to_owned(), reason.to_owned()));
         let mut text = |key: &str| {
             let found = metadata.attributes.iter().find(|(own, _)| *own == key.as_bytes());
@@ -96,13 +96,13 @@ impl Told {
         let (axes, depths, all) = (text("axes"), text("pixel_depth"), text("metadata"));
         for letter in axes.unwrap_or_default().chars() {
             match AXES.iter().position(|axis| axis.chars().eq([letter])) {
-                Some(axis) => told.axes[axis] = true,
+                Some(axis) => described.axes[axis] = true,
                 None => leave_out("axes", "axes other than T, C, Z, Y and X are not shown"),
             }
         }
         if let Some(depths) = depths {
             match pixel_depths(depths) {
-                Some(depths) => told.depths = depths,
+                Some(depths) => described.depths = depths,
                 None => leave_out("pixel_depth", "it is not the number of samples of each level"),
             }
         }
@@ -116,19 +116,19 @@ impl Told {
                         leave_out("metadata", "the size of a pixel is not a positive number");
                     }
                     let unit = all.get(format!("{key}Unit")).and_then(Json::as_str);
-                    told.sizes[place] =
+                    described.sizes[place] =
                         size.map(|size| (size, unit.and_then(|unit| unit_of(unit, place == 0))));
                 }
                 if let Some(channels) = all.get("channels").and_then(|channels| channels.get(VALUES)) {
                     match self::channels(channels) {
-                        Some(channels) => told.channels = channels,
+                        Some(channels) => described.channels = channels,
                         None => leave_out("metadata", "a channel lacks its colour or its bounds"),
                     }
                 }
             }
             Some(_) => leave_out("metadata", "it is no object of JSON"),
         }
-        told
+        described
     }
 
     /// The samples of a pixel of a level that lie side by side.
@@ -236,10 +236,14 @@ impl Stored<'_> {
 impl Image {
     /// The image of these arrays, each of which has [`Stored::axes`], in the order of levels. Appends what does
     /// not fit together to `left_out`.
-    pub(super) fn new(told: &Told, stored: &[Stored<'_>], left_out: &mut Vec<(String, String)>) -> Image {
-        let mut has = told.axes;
+    pub(super) fn new(
+        described: &ImageDescription,
+        stored: &[Stored<'_>],
+        left_out: &mut Vec<(String, String)>,
+    ) -> Image {
+        let mut has = described.axes;
         for one in stored {
-            let depth = told.depth(one.level);
+            let depth = described.depth(one.level);
             has[CHANNELS] |= depth > 1;
             for axis in one.axes(depth).into_iter().flatten() {
                 has[axis] = true;
@@ -248,26 +252,26 @@ impl Image {
         let axes: Vec<usize> = (0..AXES.len()).filter(|axis| has[*axis]).collect();
         let levels = stored
             .iter()
-            .map(|one| Level::new(&axes, one, told.depth(one.level)));
+            .map(|one| Level::new(&axes, one, described.depth(one.level)));
         let levels: Vec<Level> = levels.collect();
         let names: Vec<String> = axes.iter().map(|axis| AXES[*axis].to_lowercase()).collect();
-        let described = axes.iter().zip(&names).map(|(axis, name)| {
+        let axes_json = axes.iter().zip(&names).map(|(axis, name)| {
             let of = match AXES[*axis] {
                 "T" => "time",
                 "C" => "channel",
                 _ => "space",
             };
-            let mut described = json!({"name": name, "type": of});
-            if let Some((_, Some(unit))) = told.sizes[*axis] {
-                described["unit"] = unit.into();
+            let mut axis_json = json!({"name": name, "type": of});
+            if let Some((_, Some(unit))) = described.sizes[*axis] {
+                axis_json["unit"] = unit.into();
             }
-            described
+            axis_json
         });
-        let described: Vec<Json> = described.collect();
+        let axes_json: Vec<Json> = axes_json.collect();
         let datasets = stored.iter().zip(&levels).map(|(one, level)| {
             let lengths = axes.iter().zip(level.shape.iter().zip(&levels[0].shape));
             let scale = lengths.map(|(axis, (length, first))| {
-                let size = told.sizes[*axis].map_or(1.0, |(size, _)| size);
+                let size = described.sizes[*axis].map_or(1.0, |(size, _)| size);
                 size * (*first as f64 / *length as f64)
             });
             json!({
@@ -278,18 +282,18 @@ impl Image {
         let datasets: Vec<Json> = datasets.collect();
         let mut ome = json!({
             "version": "0.5",
-            "multiscales": [{"axes": described, "datasets": datasets}],
+            "multiscales": [{"axes": axes_json, "datasets": datasets}],
         });
         let place = axes.iter().position(|axis| *axis == CHANNELS);
         let count = levels
             .first()
             .map_or(1, |level| place.map_or(1, |place| level.shape[place]));
-        if told.channels.len() as u64 == count {
-            ome["omero"] = json!({"channels": told.channels});
-        } else if !told.channels.is_empty() {
+        if described.channels.len() as u64 == count {
+            ome["omero"] = json!({"channels": described.channels});
+        } else if !described.channels.is_empty() {
             let reason = format!(
                 "it tells of {} channels, of which there are {count}",
-                told.channels.len()
+                described.channels.len()
             );
             left_out.push(("metadata".to_owned(), reason));
         }

@@ -208,11 +208,11 @@ pub(super) fn with_bands(
 
 /// The attributes in which all bands are alike.
 fn of_bands(field: &Field, bands: &[Option<&Band>]) -> Attributes {
-    let told = bands.iter().map(|band| Some((*band)?.attributes()));
-    let Some(told) = told.collect::<Option<Vec<_>>>() else {
+    let attributes = bands.iter().map(|band| Some((*band)?.attributes()));
+    let Some(attributes) = attributes.collect::<Option<Vec<_>>>() else {
         return Attributes::new();
     };
-    let Some((first, others)) = told.split_first() else {
+    let Some((first, others)) = attributes.split_first() else {
         return Attributes::new();
     };
     let alike = first

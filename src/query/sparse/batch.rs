@@ -27,7 +27,7 @@ pub(super) struct Run<'w, K> {
 pub(super) struct Turn(u32);
 
 /// Where a merge puts the cells of the view.
-pub(super) trait Taker {
+pub(super) trait MergeSink {
     /// Takes the candidate of `member` with rank `rank`.
     fn take(&mut self, member: u32, rank: u64) -> Result<()>;
 
@@ -37,7 +37,7 @@ pub(super) trait Taker {
 }
 
 /// Only counts.
-impl Taker for () {
+impl MergeSink for () {
     fn take(&mut self, _member: u32, _rank: u64) -> Result<()> {
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! and how many of its candidates are taken, or skipped because the view leaves them out. Reads start at the
 //! ranks of the block's start or of one of its checkpoints.
 
-use super::batch::{Taker, Turn};
+use super::batch::{MergeSink, Turn};
 use super::input::{Input, Ranked};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::cache;
@@ -227,7 +227,7 @@ impl Writer {
     }
 }
 
-impl Taker for Writer {
+impl MergeSink for Writer {
     fn take(&mut self, member: u32, rank: u64) -> Result<()> {
         let (open, count) = self.open;
         let next = self.block.end.ranks[member as usize];

@@ -1,6 +1,6 @@
 //! The k-way merge of fragments: cells in global order, and only the newest of cells at one place.
 
-use super::batch::{Batch, Run, Taker};
+use super::batch::{Batch, MergeSink, Run};
 use super::input::{DELETED, Window};
 use super::member::{Member, Rules};
 use crate::error::{Error, Result};
@@ -141,13 +141,13 @@ impl<'a, K: SortKey> Merge<'a, K> {
         Ok(self.next < self.batch.turns.len())
     }
 
-    /// Hands the next cells of the view to `taker` and returns their number: at least `most`, then up to the
+    /// Hands the next cells of the view to `sink` and returns their number: at least `most`, then up to the
     /// next place, or all that are left. From time to time, calls `pass` with the number of candidates
     /// passed.
     pub(super) fn take(
         &mut self,
         most: u64,
-        taker: &mut impl Taker,
+        sink: &mut impl MergeSink,
         mut pass: impl FnMut(u64) -> Result<()>,
     ) -> std::result::Result<u64, Stop> {
         let mut count = 0;
@@ -167,7 +167,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
                     .min(most.saturating_sub(count) as usize);
                 if alone > 0 {
                     let turns = &self.batch.turns[self.next..self.next + alone];
-                    taker.take_next(turns, &mut self.ranks)?;
+                    sink.take_next(turns, &mut self.ranks)?;
                     self.next += alone;
                     count += alone as u64;
                     continue;
@@ -189,7 +189,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
                     stays &= self.is_newest(member, mark & !DELETED);
                 }
                 if stays {
-                    taker.take(member, rank)?;
+                    sink.take(member, rank)?;
                     count += 1;
                 }
             }

@@ -98,7 +98,7 @@ pub(super) struct Sparse {
     state: u64,
     cells: Memo<Arc<dyn Merged>>,
     /// The cells as runs of whole tiles, from the footers; None inside if they do not determine it.
-    told: OnceLock<Option<Vec<TileRun>>>,
+    footer_runs: OnceLock<Option<Vec<TileRun>>>,
 }
 
 /// The merged cells of a view, independent of the type of the sort keys.
@@ -143,7 +143,7 @@ impl Sparse {
             unsorted: of.unsorted.clone(),
             state: of.state(),
             cells: Memo::default(),
-            told: OnceLock::new(),
+            footer_runs: OnceLock::new(),
         }
     }
 
@@ -152,8 +152,8 @@ impl Sparse {
         if let Some(merged) = self.cells.get() {
             return merged.count();
         }
-        match self.told()? {
-            Some(told) => Ok(told.iter().map(|run| run.cells).sum()),
+        match self.footer_runs()? {
+            Some(runs) => Ok(runs.iter().map(|run| run.cells).sum()),
             None => self.cells()?.count(),
         }
     }
@@ -163,8 +163,8 @@ impl Sparse {
         // Where the order of cells is looked at first, the outlines do not tell it.
         let later = self.array.engine.disorder.is_found_by_readers();
         let small = self.array.engine.tuning.small_fragment_cells;
-        match self.told()? {
-            Some(told) if later && told.iter().all(|run| run.cells > small) => Ok(told.to_vec()),
+        match self.footer_runs()? {
+            Some(runs) if later && runs.iter().all(|run| run.cells > small) => Ok(runs.to_vec()),
             _ => {
                 let runs = self.cells()?.stored()?.into_iter();
                 let runs = runs.map(|(cells, input)| match input {
@@ -176,18 +176,18 @@ impl Sparse {
         }
     }
 
-    fn told(&self) -> Result<Option<&[TileRun]>> {
+    fn footer_runs(&self) -> Result<Option<&[TileRun]>> {
         let few = self.array.engine.tuning.opened_fragments;
-        let told = get_or_make(&self.told, || self.runs_of_outlines(few))?;
-        Ok(told.as_deref())
+        let runs = get_or_make(&self.footer_runs, || self.runs_of_outlines(few))?;
+        Ok(runs.as_deref())
     }
 
     /// The number of cells if metadata alone determines it, or if the fragments have been merged; else None.
     pub(super) fn known_count(&self) -> Result<Option<u64>> {
-        let count = |told: &[TileRun]| told.iter().map(|run| run.cells).sum();
-        match (self.cells.get(), self.told.get()) {
+        let count = |runs: &[TileRun]| runs.iter().map(|run| run.cells).sum();
+        match (self.cells.get(), self.footer_runs.get()) {
             (Some(merged), _) => merged.count().map(Some),
-            (None, Some(Some(told))) => Ok(Some(count(told))),
+            (None, Some(Some(runs))) => Ok(Some(count(runs))),
             (None, _) => Ok(self.runs_of_outlines(0)?.as_deref().map(count)),
         }
     }
