@@ -71,10 +71,11 @@ struct Document {
 
 impl Parts for Document {
     fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<(), Error> {
-        let Some(file) = self.files.get(part) else {
+        if self.files.is_empty() {
             out.extend_from_slice(b"[]\n");
             return Ok(());
-        };
+        }
+        let file = &self.files[part];
         if items.start == 0 {
             out.push(if part == 0 { b'[' } else { b',' });
             line(out, 1);

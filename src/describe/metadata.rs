@@ -99,8 +99,7 @@ impl Pairs {
         let mut pairs = Vec::with_capacity(places.len());
         for (key, place) in keys.into_iter().zip(places) {
             cutter.part();
-            let body = bodies.get(place.file as usize).map(|body| &**body);
-            let shown = ValueForm::find(&place, body, &mut cutter)
+            let shown = ValueForm::find(&place, &*bodies[place.file as usize], &mut cutter)
                 .map_err(|e| e.in_part(format_args!("value of `{key}`")).in_part("metadata"))?;
             pairs.push(Pair { key, place, shown });
         }
@@ -118,16 +117,16 @@ enum ValueForm {
 }
 
 impl ValueForm {
-    fn find(place: &LocatedValue, body: Option<&dyn Body>, cutter: &mut Cutter) -> Result<ValueForm> {
+    fn find(place: &LocatedValue, body: &dyn Body, cutter: &mut Cutter) -> Result<ValueForm> {
         let size = place.data.end - place.data.start;
         let kind = place.datatype.kind();
         let cells = match kind {
             Kind::Text => CellValNum::Var,
             _ => CellValNum::Fixed(place.value_num),
         };
-        let (true, Some(body)) = (place.value_num > 0, body) else {
+        if place.value_num == 0 {
             return Ok(ValueForm::Null);
-        };
+        }
         let in_one_item = match kind {
             Kind::Text if place.datatype.size() > 1 => MAX_VALUE,
             _ => SMALL,
@@ -180,10 +179,11 @@ struct Document {
 
 impl Parts for Document {
     fn write(&self, part: usize, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let Some(Pair { key, place, shown }) = self.pairs.get(part) else {
+        if self.pairs.is_empty() {
             out.extend_from_slice(b"{}\n");
             return Ok(());
-        };
+        }
+        let Pair { key, place, shown } = &self.pairs[part];
         if items.start == 0 {
             out.push(if part == 0 { b'{' } else { b',' });
             render::key(out, key, 1);
@@ -195,17 +195,18 @@ impl Parts for Document {
             out.push(b',');
             render::key(out, "value", 2);
         }
-        match (shown, self.bodies.get(place.file as usize)) {
-            (ValueForm::Null, _) | (_, None) => out.extend_from_slice(b"null"),
-            (ValueForm::Cell(cells), Some(body)) => {
+        let body = &*self.bodies[place.file as usize];
+        match shown {
+            ValueForm::Null => out.extend_from_slice(b"null"),
+            ValueForm::Cell(cells) => {
                 if items.start == 0 {
                     let mut bytes = Vec::new();
                     body.read(place.data.clone(), &mut bytes)?;
                     value::write_cell(out, place.datatype, *cells, &bytes);
                 }
             }
-            (ValueForm::List(list), Some(body)) => list.write(&**body, items.clone(), 2, out)?,
-            (ValueForm::Text(text), Some(body)) => text.write(&**body, items.clone(), out)?,
+            ValueForm::List(list) => list.write(body, items.clone(), 2, out)?,
+            ValueForm::Text(text) => text.write(body, items.clone(), out)?,
         }
         if items.end >= shown.count() {
             out.extend_from_slice(b"\n  }");

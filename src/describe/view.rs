@@ -131,10 +131,10 @@ fn export(
         Ok(Some(reason)) => (false.into(), reason_of(&reason)),
         Err(error) => (Json::Null, reason_of(&error.to_string())),
     };
-    let left_out = left_out.into_iter().filter_map(|(field, reason)| {
+    let left_out = left_out.into_iter().map(|(field, reason)| {
         let mut reason = plain(&reason);
         reason.truncate(FIELD_REASON);
-        Some((names.get(field)?.clone(), reason.into()))
+        (names[field].clone(), reason.into())
     });
     (
         export.path(),

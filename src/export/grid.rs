@@ -231,7 +231,7 @@ impl Grid {
         let encoded = encoded_names(view).into_iter().map(|name| naming.name(name));
         let names = names::unique(encoded.collect(), names::MAX);
         let mut taken: HashSet<String> = names.iter().cloned().collect();
-        let (covered, region) = (view.is_covered()?, view.region()?.unwrap_or_default());
+        let (covered, region) = (view.is_covered()?, view.region()?);
         let labels = labels(view, naming, &mut taken)?;
         let metadata = Metadata::of(view)?;
         let placed = Placed::of(&metadata, view)?;
@@ -252,7 +252,7 @@ impl Grid {
             if let Role::Dimension(i) = shown.role {
                 let mut axis = Variable::new(name, VariableKind::Axis(i), field, datatype);
                 axis.unit = Unit::of(shown.datatype);
-                match region.get(i).is_some_and(|bounds| axis.fits(bounds)) {
+                match region.as_ref().is_some_and(|region| axis.fits(&region[i])) {
                     true => axis.attributes = units(shown.datatype),
                     false => axis.unit = None,
                 }

@@ -157,10 +157,7 @@ impl StoredField {
     /// The pipeline of its values.
     fn data_filters<'a>(&self, schema: &'a Schema) -> &'a Pipeline {
         match self.role {
-            Role::Attribute(i) => schema
-                .attributes
-                .get(i)
-                .map_or(&schema.coords_filters, |a| &a.filters),
+            Role::Attribute(i) => &schema.attributes[i].filters,
             Role::Dimension(i) => schema.dimension_filters(i),
             _ => &schema.coords_filters,
         }

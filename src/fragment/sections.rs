@@ -80,7 +80,7 @@ impl FragmentInfo {
         let Some(offset) = self.list_offset(list, slot) else {
             return Ok(None);
         };
-        let body = self.section(Some(offset))?.unwrap_or_default();
+        let body = self.section(offset)?;
         Ok(Some((offset, parse(&body)?)))
     }
 
@@ -111,31 +111,32 @@ impl FragmentInfo {
         // 11 has no statistics.
         let offset = self.footer.offsets.fragment_statistics;
         let offset = offset.filter(|_| self.footer.version >= 12);
-        self.section(offset)?
-            .map(|body| parse_fragment_statistics(&body, self.slots.fixed()))
-            .transpose()
-            .map_err(|e| e.in_part("fragment statistics").at(offset.unwrap_or(0)))
+        let parse = |offset| {
+            let statistics = parse_fragment_statistics(&self.section(offset)?, self.slots.fixed());
+            statistics.map_err(|e| e.in_part("fragment statistics").at(offset))
+        };
+        offset.map(parse).transpose()
     }
 
     /// Paths of the delete and update files that a consolidation has carried out on the cells, relative to
     /// the array, as stored. None below version 16.
     pub fn processed_conditions(&self) -> Result<Option<Vec<Vec<u8>>>> {
         let offset = self.footer.offsets.processed_conditions;
-        self.section(offset)?
-            .map(|body| parse_processed_conditions(&body))
-            .transpose()
-            .map_err(|e| e.in_part("processed conditions").at(offset.unwrap_or(0)))
+        let parse = |offset| {
+            let conditions = parse_processed_conditions(&self.section(offset)?);
+            conditions.map_err(|e| e.in_part("processed conditions").at(offset))
+        };
+        offset.map(parse).transpose()
     }
 
-    /// The decoded body of a section of the metadata; None if `offset` is None. `LimitExceeded` if that takes
-    /// more memory than the cache allows.
-    pub fn section(&self, offset: Option<u64>) -> Result<Option<Vec<u8>>> {
-        let Some(offset) = offset else { return Ok(None) };
+    /// The decoded body of the section of the metadata at `offset`. `LimitExceeded` if that takes more memory
+    /// than the cache allows.
+    pub fn section(&self, offset: u64) -> Result<Vec<u8>> {
         let blob = self.engine.open_immutable(&self.metadata_path())?;
         let (_, body) = self
             .engine
             .generic_tile(&*blob, offset, self.writer.key.as_ref())?;
-        Ok(Some(body))
+        Ok(body)
     }
 }
 

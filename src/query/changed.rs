@@ -41,12 +41,10 @@ impl View {
     /// Reads the metadata of fragments, and merges those of a sparse view, if
     /// [`View::may_be_unreadable`] says so; nothing else.
     pub(crate) fn unreadable(&self, field: usize) -> Result<Option<String>> {
-        if self.may_be_unreadable().get(field) != Some(&true) {
+        if !self.may_be_unreadable()[field] {
             return Ok(None);
         }
-        let Some(shown) = self.fields().get(field) else {
-            return Ok(None);
-        };
+        let shown = &self.fields()[field];
         let found = match (self.merge()?, shown.role) {
             (Merge::Dense(dense), Role::Attribute(index)) => dense.unreadable(index)?,
             (Merge::Sparse(sparse), Role::Attribute(_)) => sparse.unreadable(shown)?,

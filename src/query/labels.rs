@@ -147,8 +147,7 @@ pub(crate) struct Along {
 impl Along {
     /// The field of the labels.
     pub(crate) fn shown(&self) -> Result<&Field> {
-        let field = self.view.fields().get(self.field);
-        field.ok_or_else(|| Error::internal("there is no such label"))
+        Ok(&self.view.fields()[self.field])
     }
 
     /// The labels, one per coordinate.

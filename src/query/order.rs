@@ -254,7 +254,9 @@ impl GlobalOrder {
 
 /// The number of cells in each of `columns`.
 fn count(columns: &[CellSlice<'_>]) -> usize {
-    columns.iter().map(|column| column.count).min().unwrap_or(0)
+    let count = columns[0].count;
+    assert!(columns.iter().all(|column| column.count == count));
+    count
 }
 
 impl<const N: usize> SortKey for [u64; N] {

@@ -102,7 +102,7 @@ impl Sample {
         let (footer, position) = (&info.footer, info.footer_position.unwrap());
         let old = which(footer);
         let first_slot = footer.offsets.tile_offsets[0];
-        let mut body = info.section(Some(old)).unwrap().unwrap();
+        let mut body = info.section(old).unwrap();
         change(&mut body);
         let file = info.metadata_path().to_str().unwrap().to_owned();
         self.change(&file, |bytes| {

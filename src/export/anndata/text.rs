@@ -60,12 +60,13 @@ pub(super) struct TextChunks {
 impl Content for TextChunks {
     fn chunk(&self, array: &Array, numbers: &[u64]) -> Result<Parts> {
         // A scalar has no axis; other axes than the first are not divided.
-        let number = numbers.first().copied().unwrap_or(0);
-        let (rows, row) = match array.shape.is_empty() {
-            true => (0..1, 1),
-            false => (array.rows(number), array.shape[1..].iter().product()),
+        let (number, side, rows, row) = match array.shape.is_empty() {
+            true => (0, 1, 0..1, 1),
+            false => {
+                let row = array.shape[1..].iter().product();
+                (numbers[0], array.sides[0], array.rows(numbers[0]), row)
+            }
         };
-        let side = array.sides.first().copied().unwrap_or(1);
         let count =
             u32::try_from(side * row).map_err(|_| Error::limit("a chunk would have more than 2^32 texts"))?;
         let texts = rows.start * row..rows.end * row;

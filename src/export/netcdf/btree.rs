@@ -91,7 +91,7 @@ impl Index {
             };
             out.extend_from_slice(&address.to_le_bytes());
         }
-        self.key(self.chunks.count().min(children.end.saturating_mul(each)), out);
+        self.key(self.chunks.count().min(children.end * each), out);
         out.resize(end, 0);
     }
 

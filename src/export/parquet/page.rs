@@ -453,7 +453,7 @@ impl Page<'_> {
                 let rows = self.column.read(at..end)?;
                 self.leaf.each(rows.stored_values(), &mut take);
             } else {
-                let bytes = at.saturating_mul(size)..end.saturating_mul(size);
+                let bytes = at * size..end * size;
                 stored.clear();
                 self.column
                     .cells()?
@@ -523,10 +523,10 @@ impl Page<'_> {
             false => 0..self.amount.entries,
         };
         let step = self.engine.tuning.index_entries;
-        let first = all.start.saturating_add(step.saturating_mul(block as u64));
+        let first = all.start + step * block as u64;
         (first..all.end)
             .step_by(step as usize)
-            .map(move |start| start..start.saturating_add(step).min(all.end))
+            .map(move |start| start..(start + step).min(all.end))
     }
 
     /// The counts before each block and those of the whole page.

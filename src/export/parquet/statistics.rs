@@ -467,21 +467,21 @@ impl TileBounds {
 /// What is known of the coordinates of an axis in each run of rows.
 fn axis(table: &Table, column: &Column, leaf: &Leaf, runs: &[Range<u64>]) -> Result<Vec<LeafStatistics>> {
     let shape = table.view().shape()?;
-    let inner = shape.iter().skip(column.field.saturating_add(1));
+    let inner = shape.iter().skip(column.field + 1);
     let inner = inner
         .fold(1, |rows: u64, length| rows.saturating_mul(*length))
         .max(1);
     let cells = column.cells()?;
     let length = cells.count().max(1);
     let at = |index: u64| -> Result<Option<Value>> {
-        let bytes = cells.values(index..index.saturating_add(1))?;
+        let bytes = cells.values(index..index + 1)?;
         Ok(Value::new(leaf, &bytes))
     };
     let known = runs.iter().map(|run| {
         let (first, last) = (run.start / inner, run.end.saturating_sub(1) / inner);
         let ends = match first / length == last / length {
             true => (first % length, last % length),
-            false => (0, length.saturating_sub(1)),
+            false => (0, length - 1),
         };
         let mut known = LeafStatistics {
             exact: true,

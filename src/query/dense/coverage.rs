@@ -45,13 +45,13 @@ impl Overlay {
     ) -> ControlFlow<()> {
         #[cfg(test)]
         LOOKS.set(LOOKS.get() + layers.len());
-        let boxes = || layers.iter().filter_map(|&layer| self.layers().get(layer));
+        let boxes = || layers.iter().map(|&layer| &self.layers()[layer]);
         if boxes().any(|layer| layer.area.contains(&area)) {
             return ControlFlow::Continue(());
         }
         let ends = area.0.iter().enumerate().map(|(axis, &(first, last))| {
             let mut ends: Vec<u64> = Vec::new();
-            for &(low, high) in boxes().filter_map(|layer| layer.area.0.get(axis)) {
+            for (low, high) in boxes().map(|layer| layer.area.0[axis]) {
                 ends.extend((low > first).then_some(low));
                 ends.extend((high < last).then(|| high + 1));
             }
@@ -64,14 +64,10 @@ impl Overlay {
         let middle = ends.len() / 2;
         let (_, &mut at, _) = ends.select_nth_unstable(middle);
         let (mut low, mut high) = (area.clone(), area);
-        if let (Some(low), Some(high)) = (low.0.get_mut(axis), high.0.get_mut(axis)) {
-            (low.1, high.0) = (at - 1, at);
-        }
+        (low.0[axis].1, high.0[axis].0) = (at - 1, at);
         for half in [low, high] {
-            let touching = layers.iter().copied().filter(|&layer| {
-                let layer = self.layers().get(layer);
-                layer.is_some_and(|layer| layer.area.touches(&half))
-            });
+            let touching = layers.iter().copied();
+            let touching = touching.filter(|&layer| self.layers()[layer].area.touches(&half));
             let touching: Vec<usize> = touching.collect();
             self.holes_among(half, &touching, each)?;
         }
@@ -79,7 +75,7 @@ impl Overlay {
     }
 
     fn is_dense(&self, layer: usize) -> bool {
-        self.layers().get(layer).is_some_and(|layer| layer.dense)
+        self.layers()[layer].dense
     }
 
     /// The sparse layers that touch `area`, oldest first.
@@ -199,8 +195,7 @@ impl Dense {
             return Ok(points.clone());
         }
         let stack = self.stack()?;
-        let fragment = stack.fragments.get(layer);
-        let (fragment, _) = fragment.ok_or_else(|| Error::internal("there is no such layer"))?;
+        let (fragment, _) = &stack.fragments[layer];
         let points = Arc::new(Points::open(stack, &fragment.open()?)?);
         lock(&self.points).put(layer, points.clone());
         Ok(points)

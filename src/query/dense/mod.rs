@@ -255,8 +255,7 @@ impl Dense {
                     continue;
                 };
                 if self.shows(number, common, &slots)? {
-                    let fragment = stack.fragments.get(number);
-                    let (fragment, _) = fragment.ok_or_else(|| Error::internal("there is no such layer"))?;
+                    let (fragment, _) = &stack.fragments[number];
                     return Ok(Some((fragment.directory_name(), what)));
                 }
             }
@@ -268,9 +267,8 @@ impl Dense {
     fn shows(&self, number: usize, area: Area, slots: &[Slot]) -> Result<bool> {
         let stack = self.stack()?;
         let overlay = &stack.overlay;
-        let layer_of = |layer: usize| overlay.layers().get(layer);
         let holds = |layer: usize| slots[layer] != Slot::Nothing;
-        let dense = |layer: usize| layer_of(layer).is_some_and(|layer| layer.dense);
+        let dense = |layer: usize| overlay.layers()[layer].dense;
         let mut left = Vec::new();
         let _ = overlay.holes(
             area,

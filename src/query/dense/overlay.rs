@@ -112,7 +112,7 @@ impl Overlay {
                 Below::Nodes(a, b) => waiting.extend([*a, *b]),
                 Below::Layers(range) => {
                     let layers = self.sorted[range.clone()].iter();
-                    let touches = |layer: usize| self.area(layer).is_some_and(|own| own.touches(area));
+                    let touches = |layer: usize| self.area(layer).touches(area);
                     if layers.copied().filter(|&layer| touches(layer)).any(&mut each) {
                         return true;
                     }
@@ -122,10 +122,10 @@ impl Overlay {
         false
     }
 
-    fn area(&self, layer: usize) -> Option<&Area> {
+    fn area(&self, layer: usize) -> &Area {
         #[cfg(test)]
         tests::LOOKED_AT.set(tests::LOOKED_AT.get() + 1);
-        self.layers.get(layer).map(|layer| &layer.area)
+        &self.layers[layer].area
     }
 
     /// The layers that have the cells of `wanted`, which must be inside `tile`, the box of a tile of the
@@ -136,9 +136,7 @@ impl Overlay {
         let mut hiding: Vec<Area> = Vec::new();
         let mut parts = Parts::default();
         for number in self.touching(tile) {
-            let Some(layer) = self.layers.get(number) else {
-                continue;
-            };
+            let layer = &self.layers[number];
             let Some(covered) = layer.area.common(tile) else {
                 continue;
             };
@@ -176,7 +174,7 @@ impl Overlay {
     fn resolve(&self, area: Area, layers: &[usize], out: &mut Vec<LayerPart>) {
         let newest = layers.first().copied();
         let whole = newest
-            .and_then(|layer| self.area(layer))
+            .map(|layer| self.area(layer))
             .is_none_or(|newest| newest.contains(&area));
         if whole {
             return out.push(LayerPart { layer: newest, area });
@@ -187,9 +185,10 @@ impl Overlay {
             for half in halves {
                 let mut inside = Vec::new();
                 for &layer in layers {
-                    let Some(own) = self.area(layer).filter(|own| own.touches(&half)) else {
+                    let own = self.area(layer);
+                    if !own.touches(&half) {
                         continue;
-                    };
+                    }
                     inside.push(layer);
                     if own.contains(&half) {
                         break;
@@ -203,7 +202,7 @@ impl Overlay {
         for &layer in layers {
             let mut after = Vec::new();
             for area in left {
-                match self.area(layer).and_then(|own| own.common(&area)) {
+                match self.area(layer).common(&area) {
                     None => after.push(area),
                     Some(covered) => {
                         area.without(&covered, &mut after);
@@ -230,9 +229,7 @@ fn halves(area: &Area) -> Option<[Area; 2]> {
     let middle = first + (last - first) / 2;
     let half = |ends| {
         let mut half = area.clone();
-        if let Some(side) = half.0.get_mut(longest) {
-            *side = ends;
-        }
+        half.0[longest] = ends;
         half
     };
     Some([half((first, middle)), half((middle + 1, last))])

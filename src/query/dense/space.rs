@@ -195,12 +195,10 @@ impl Area {
     /// Appends its cells without those of `inner`, a box inside it, as boxes: at most two per dimension.
     pub(super) fn without(mut self, inner: &Area, out: &mut Vec<Area>) {
         for (i, &(first, last)) in inner.0.iter().enumerate() {
-            let Some(own) = self.0.get(i).copied() else { return };
+            let own = self.0[i];
             let mut part = |ends| {
                 let mut part = self.clone();
-                if let Some(place) = part.0.get_mut(i) {
-                    *place = ends;
-                }
+                part.0[i] = ends;
                 out.push(part);
             };
             if own.0 < first {
@@ -209,9 +207,7 @@ impl Area {
             if last < own.1 {
                 part((last + 1, own.1));
             }
-            if let Some(place) = self.0.get_mut(i) {
-                *place = (first, last);
-            }
+            self.0[i] = (first, last);
         }
     }
 }

@@ -29,17 +29,14 @@ impl Deletes {
         let mut indices: Vec<usize> = conditions.iter().flat_map(|c| c.fields()).copied().collect();
         indices.sort_unstable();
         indices.dedup();
-        let cells = |i: usize| {
-            let field = info.fields.get(i)?;
-            Some(FragmentCells::new(info.clone(), field.clone()).holding(hold))
-        };
+        let cells = |i: usize| FragmentCells::new(info.clone(), info.fields[i].clone()).holding(hold);
         let timestamps = info
             .fields
             .iter()
             .position(|field| field.role == Role::DeleteTimestamps);
         Ok(Deletes {
-            timestamps: timestamps.and_then(cells),
-            fields: indices.into_iter().filter_map(|i| Some((i, cells(i)?))).collect(),
+            timestamps: timestamps.map(cells),
+            fields: indices.into_iter().map(|i| (i, cells(i))).collect(),
             conditions,
         })
     }
@@ -67,14 +64,11 @@ impl Deletes {
             values.push(Values::read(field, cells.clone())?);
         }
         for condition in &self.conditions {
-            let slices: Vec<CellSlice> = condition
-                .fields()
-                .iter()
-                .filter_map(|i| {
-                    let at = self.fields.iter().position(|(field, _)| field == i)?;
-                    values.get(at).map(Values::slice)
-                })
-                .collect();
+            let slices = condition.fields().iter().map(|i| {
+                let at = self.fields.iter().position(|(field, _)| field == i);
+                values[at.expect("the fields are those of all conditions")].slice()
+            });
+            let slices: Vec<CellSlice> = slices.collect();
             condition.evaluate(&slices, &mut kept);
         }
         Ok(kept)

@@ -308,9 +308,7 @@ impl Sparse {
                 && cells.shows(number)?
             {
                 let fragments = self.snapshot.fragment_list();
-                let fragment = fragments.get(input.index);
-                let fragment = fragment.ok_or_else(|| Error::internal("there is no such fragment"))?;
-                return Ok(Some((fragment.directory_name(), what)));
+                return Ok(Some((fragments[input.index].directory_name(), what)));
             }
         }
         Ok(None)
@@ -645,9 +643,8 @@ impl<K: SortKey + 'static> Merged for Head<K> {
         for part in self.parts.iter().filter(|part| part.first.is_none()) {
             let own = &part.cells;
             let wanted = cells.start.max(own.start)..cells.end.min(own.end);
-            if let Some(component) = self.all.components.get(part.component)
-                && !wanted.is_empty()
-            {
+            if !wanted.is_empty() {
+                let component = &self.all.components[part.component];
                 let wanted = wanted.start - own.start..wanted.end - own.start;
                 component.check_order(&self.all.array.engine, &self.all.rules, wanted)?;
             }

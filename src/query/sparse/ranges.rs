@@ -53,10 +53,7 @@ impl Ranges {
     /// Clears the flags of cells outside the ranges. `columns` has the coordinates by dimension.
     pub(super) fn keep(&self, columns: &[CellSlice<'_>], stay: &mut [bool]) {
         for axis in &self.0 {
-            match columns.get(axis.dimension) {
-                Some(column) => axis.keep(column, stay),
-                None => stay.fill(false),
-            }
+            axis.keep(&columns[axis.dimension], stay);
         }
     }
 
@@ -64,9 +61,7 @@ impl Ranges {
     pub(super) fn meet(&self, bounds: &[Bounds<'_>]) -> Inside {
         let mut inside = Inside::Wholly;
         for axis in &self.0 {
-            let Some((lo, hi)) = bounds.get(axis.dimension) else {
-                return Inside::Partly;
-            };
+            let (lo, hi) = &bounds[axis.dimension];
             match (axis.side(lo), axis.side(hi)) {
                 (_, Some(Ordering::Less)) | (Some(Ordering::Greater), _) => return Inside::Not,
                 (Some(Ordering::Equal), Some(Ordering::Equal)) => {}

@@ -515,7 +515,7 @@ impl Storage for RemoteStorage {
         match self.find(path).map_err(&place)? {
             Child::File(file) => Ok(file.metadata()),
             Child::Directory => {
-                let directory = self.listings.directory(text(path).unwrap_or_default());
+                let directory = self.listings.directory(text(path).expect("it was found"));
                 let directory = directory.map_err(&place)?;
                 let missing = || place(Error::not_found("no such file or directory"));
                 directory
@@ -529,9 +529,8 @@ impl Storage for RemoteStorage {
         let place = self.place(path);
         match self.find(path).map_err(&place)? {
             Child::File(listed) => {
-                let file = self
-                    .file(text(path).unwrap_or_default(), listed)
-                    .map_err(&place)?;
+                let file = self.file(text(path).expect("it was found"), listed);
+                let file = file.map_err(&place)?;
                 self.fetcher.stats.files_opened.add(1);
                 Ok(Arc::new(RemoteBlob::new(file, self.display(path))))
             }

@@ -32,7 +32,7 @@ impl Page<'_> {
             (_, Level::Definition) => self.definitions(entries.start..last, take)?,
         }
         packed.finish();
-        bytes.resize((eights.end - eights.start).saturating_mul(bits) as usize, 0);
+        bytes.resize(((eights.end - eights.start) * bits) as usize, 0);
         let skip = (range.start - eights.start * bits) as usize;
         let wanted = (range.end - range.start) as usize;
         out.extend_from_slice(&bytes[skip..skip + wanted]);
