@@ -116,6 +116,12 @@ fn together(view: &View) -> Option<Range<usize>> {
     (fields.len() > 1 && is_free && is_raster).then_some(fields)
 }
 
+/// The fields of the image of this name, whether there is one or not; None if none is called so.
+pub fn fields_of(view: &View, name: &OsStr) -> Result<Option<Range<usize>>> {
+    let place = images(view)?.position(name);
+    Ok(place.and_then(|place| fields(view).nth(place)))
+}
+
 /// Why these fields have no image; None if they have one. Reads only metadata.
 pub fn absent(view: &View, fields: Range<usize>) -> Result<Option<String>> {
     let image = match describe(view, fields.clone(), || view.shape_at_most())? {
@@ -218,8 +224,7 @@ pub fn overviews(
 
 /// The image of this name, without its no-data value and place, and its fields; None if there is none.
 fn named(view: &Arc<View>, name: &OsStr) -> Result<Option<(Range<usize>, Image)>> {
-    let place = images(view)?.position(name);
-    let Some(fields) = place.and_then(|place| fields(view).nth(place)) else {
+    let Some(fields) = fields_of(view, name)? else {
         return Ok(None);
     };
     if absent(view, fields.clone())?.is_some() {

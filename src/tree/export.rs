@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::export::{Format, tiff, zarr};
 use crate::layout::{FileLayout, Stream};
-use std::ops::Range;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub enum Exported {
     /// The whole view.
     File(Format),
-    /// The image of the fields with these indexes.
-    Image(Range<usize>),
+    /// The image of this name. Indexes of fields are those of one schema.
+    Image(OsString),
     /// The chunk with these grid coordinates of an array in the Zarr group.
     Chunk(String, Vec<u64>),
 }
@@ -39,7 +39,10 @@ impl ExportFile {
         let view = self.shown.view()?;
         let layout = || match &self.exported {
             Exported::File(format) => format.layout(&view),
-            Exported::Image(fields) => tiff::layout(&view, fields.clone()),
+            Exported::Image(name) => match tiff::fields_of(&view, name)? {
+                Some(fields) => tiff::layout(&view, fields),
+                None => Err(Error::not_found("the schema has changed")),
+            },
             Exported::Chunk(array, numbers) => {
                 zarr::ZarrGroup::of(view.clone())?.array(array)?.chunk(numbers)
             }

@@ -16,14 +16,13 @@ impl Directory for RasterDirectory {
     /// `NotFound`, with the reason, if an attribute has no image.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let view = self.0.view()?;
-        let found = tiff::images(&view)?.position(name);
-        let Some(fields) = found.and_then(|place| tiff::fields(&view).nth(place)) else {
+        let Some(fields) = tiff::fields_of(&view, name)? else {
             return pyramid::find(&self.0, name);
         };
         // If it is unknown whether the image exists, it is shown, and accesses fail.
-        match tiff::absent(&view, fields.clone()) {
+        match tiff::absent(&view, fields) {
             Ok(Some(reason)) => Err(Error::not_found(reason)),
-            _ => Ok(Some(ExportFile::node(&self.0, Exported::Image(fields)))),
+            _ => Ok(Some(ExportFile::node(&self.0, Exported::Image(name.to_owned())))),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
 use crate::query::labels::labelled;
-use crate::query::{Role, View};
+use crate::query::{Field, Role, View};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
@@ -218,7 +218,7 @@ impl Directory for ColumnsDirectory {
             .map(|field| field.name.clone());
         Ok(index.zip(name).map(|(index, name)| {
             let shown = self.0.clone();
-            Node::Directory(Arc::new(ColumnDirectory { shown, index, name }))
+            Node::Directory(Arc::new(ColumnDirectory(ShownField { shown, index, name })))
         }))
     }
 
@@ -232,22 +232,32 @@ impl Directory for ColumnsDirectory {
     of_view!(self => self.0);
 }
 
-/// The files of one field.
-struct ColumnDirectory {
+/// A field of what is shown.
+#[derive(Clone)]
+struct ShownField {
     shown: Shown,
-    /// Index of the field.
     index: usize,
-    /// Name of the field, because another schema may have another field at this index.
+    /// The name of the field, because another schema may have another field at this index.
     name: Vec<u8>,
 }
 
-impl ColumnDirectory {
-    fn contents(&self) -> Result<Vec<Content>> {
+impl ShownField {
+    /// The current view, and the field in it. `NotFound` if its schema is another one, without the field.
+    fn find(&self) -> Result<(Arc<View>, Field)> {
         let view = self.shown.view()?;
         let field = view.fields().get(self.index);
-        let Some(field) = field.filter(|field| field.name == self.name) else {
-            return Err(Error::not_found("the schema has changed"));
-        };
+        let field = field.filter(|field| field.name == self.name).cloned();
+        let changed = || place(Error::not_found("the schema has changed"), &self.shown.display());
+        Ok((view, field.ok_or_else(changed)?))
+    }
+}
+
+/// The files of one field.
+struct ColumnDirectory(ShownField);
+
+impl ColumnDirectory {
+    fn contents(&self) -> Result<Vec<Content>> {
+        let (_, field) = self.0.find()?;
         let var = field.cell_val_num.is_var().then_some(Content::Offsets);
         let nullable = field.nullable.then_some(Content::Validity);
         Ok([Some(Content::Data), var, nullable]
@@ -257,31 +267,27 @@ impl ColumnDirectory {
     }
 }
 
-/// The extended attributes of one content of field `index`, of this shape.
-fn attributes(view: &View, index: usize, content: Content, shape: Vec<u64>) -> Result<ExtendedAttributes> {
-    let Some(field) = view.fields().get(index) else {
-        return Ok(ExtendedAttributes::new());
-    };
+/// The extended attributes of one content of a field, of this shape.
+fn attributes(view: &View, field: &Field, content: Content, shape: Vec<u64>) -> ExtendedAttributes {
     let (datatype, cell_val_num) = content.stored_as(field.datatype, field.cell_val_num);
     let cell_val_num = match cell_val_num {
         CellValNum::Fixed(count) => count.to_string(),
         CellValNum::Var => "var".to_owned(),
     };
     let fragments: Vec<&str> = view.snapshot().fragments().map(|entry| &*entry.name).collect();
-    Ok(vec![
+    vec![
         ("user.tiledb.datatype", datatype.name().to_owned()),
         ("user.tiledb.shape", Json::from_iter(shape).to_string()),
         ("user.tiledb.cell_val_num", cell_val_num),
         ("user.tiledb.source", fragments.join("\n")),
-    ])
+    ]
 }
 
 impl Directory for ColumnDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         Ok(find_file(&self.contents()?, name).map(|(content, header)| {
             Node::File(Arc::new(ColumnFile {
-                shown: self.shown.clone(),
-                index: self.index,
+                field: self.0.clone(),
                 content,
                 header,
             }))
@@ -292,56 +298,59 @@ impl Directory for ColumnDirectory {
         Ok(fixed_listing(&listed_files(&self.contents()?)))
     }
 
-    of_view!(self => self.shown);
+    of_view!(self => self.0.shown);
 
     /// Datatype, shape and number of values per cell, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
-        let view = self.shown.view()?;
-        let shape = || match view.fields().get(self.index).map(|field| field.role) {
-            Some(Role::Attribute(_)) => view.shape(),
-            _ => Ok(vec![view.open(self.index)?.count()]),
+        let (view, field) = self.0.find()?;
+        let shape = || match field.role {
+            Role::Attribute(_) => view.shape(),
+            Role::Dimension(_) => Ok(vec![view.open(self.0.index)?.count()]),
         };
-        let shape = self.shown.placed(shape())?;
-        attributes(&view, self.index, Content::Data, shape)
+        let shape = self.0.shown.placed(shape())?;
+        Ok(attributes(&view, &field, Content::Data, shape))
     }
 }
 
 /// Values, offsets or validity of a field, optionally after a NumPy header.
 struct ColumnFile {
-    shown: Shown,
-    index: usize,
+    field: ShownField,
     content: Content,
     header: bool,
 }
 
 impl ColumnFile {
     /// The header, the cells, and their length in bytes. Together fewer than 2^63 bytes, the most of a file.
-    fn parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
-        let parts = self.try_parts(view).and_then(|(header, cells, len)| {
+    fn parts(&self, view: &View, field: &Field) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
+        let parts = self.try_parts(view, field).and_then(|(header, cells, len)| {
             let whole = len.saturating_add(header.len() as u64);
             match i64::try_from(whole) {
                 Ok(_) => Ok((header, cells, len)),
                 Err(_) => Err(Error::limit("the file would have 2^63 bytes or more")),
             }
         });
-        parts.map_err(|e| place(e, &self.shown.display()))
+        self.field.shown.placed(parts)
     }
 
-    fn try_parts(&self, view: &View) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
-        let cells = view.open(self.index)?;
+    fn try_parts(&self, view: &View, field: &Field) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
+        let cells = view.open(self.field.index)?;
         let len = cells.len(self.content)?;
         if !self.header {
             return Ok((Vec::new(), cells, len));
         }
-        let (descr, shape) = self.data_type(view, &*cells, len)?;
+        let (descr, shape) = self.data_type(view, field, &*cells, len)?;
         let header = npy::header(&descr, &shape);
         Ok((header, cells, len))
     }
 
     /// The NumPy type and shape of `cells`, of which the content has `len` bytes.
-    fn data_type(&self, view: &View, cells: &dyn Cells, len: u64) -> Result<(String, Vec<u64>)> {
-        let field = view.fields().get(self.index);
-        let field = field.ok_or_else(|| Error::internal("the view has no such field"))?;
+    fn data_type(
+        &self,
+        view: &View,
+        field: &Field,
+        cells: &dyn Cells,
+        len: u64,
+    ) -> Result<(String, Vec<u64>)> {
         let shape = match field.role {
             Role::Attribute(_) if view.is_dense() => view.shape()?,
             _ => vec![cells.count()],
@@ -366,8 +375,8 @@ impl ColumnFile {
 
 impl File for ColumnFile {
     fn stat(&self) -> Result<Stat> {
-        let view = self.shown.view()?;
-        let (header, _, len) = self.parts(&view)?;
+        let (view, field) = self.field.find()?;
+        let (header, _, len) = self.parts(&view, &field)?;
         Ok(Stat {
             len: len + header.len() as u64,
             version: view.state(),
@@ -375,30 +384,85 @@ impl File for ColumnFile {
     }
 
     fn known_len(&self) -> Result<Option<u64>> {
-        let view = self.shown.view()?;
-        let field = view.fields().get(self.index);
-        let is_var = field.is_some_and(|field| field.cell_val_num.is_var());
-        match is_var && self.content == Content::Data || view.known_count()?.is_none() {
+        let (view, field) = self.field.find()?;
+        match field.cell_val_num.is_var() && self.content == Content::Data || view.known_count()?.is_none() {
             true => Ok(None),
             false => self.len().map(Some),
         }
     }
 
-    of_view!(self => self.shown);
+    of_view!(self => self.field.shown);
 
     /// Datatype, shape and number of values per cell of the content, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
-        let view = self.shown.view()?;
-        let (_, cells, len) = self.parts(&view)?;
-        let (_, shape) = self.shown.placed(self.data_type(&view, &*cells, len))?;
-        attributes(&view, self.index, self.content, shape)
+        let (view, field) = self.field.find()?;
+        let (_, cells, len) = self.parts(&view, &field)?;
+        let shape = self.data_type(&view, &field, &*cells, len);
+        let (_, shape) = self.field.shown.placed(shape)?;
+        Ok(attributes(&view, &field, self.content, shape))
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        let view = self.shown.view()?;
-        let (header, cells, _) = self.parts(&view)?;
+        let (view, field) = self.field.find()?;
+        let (header, cells, _) = self.parts(&view, &field)?;
         let values = CellBytes::new(cells, self.content)?;
         let layout = FileLayout::new(view.state(), vec![Box::new(header), Box::new(values)])?;
-        Ok(Arc::new(layout.of(self.shown.display())))
+        Ok(Arc::new(layout.of(self.field.shown.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::{Tree, TreeOptions};
+    use std::path::Path;
+    use std::time::Duration;
+    use std::{fs, thread};
+
+    /// Copies the files of `from` whose names begin with one of `prefixes` to `to`.
+    fn copy(from: &Path, to: &Path, prefixes: &[&str]) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+            let name = name.to_str().unwrap();
+            match path.is_dir() {
+                true => copy(&path, &to.join(name), &[""]),
+                false if prefixes.iter().any(|prefix| name.starts_with(prefix)) => {
+                    fs::copy(&path, to.join(name)).unwrap();
+                }
+                false => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_column_never_shows_another_field() {
+        let source = Path::new("tests/data/versions/v22/evolved");
+        let folder = tempfile::tempdir().unwrap();
+        let schemas = |prefix| {
+            copy(
+                &source.join("__schema"),
+                &folder.path().join("__schema"),
+                &[prefix],
+            )
+        };
+        // Attributes a and s, which then are s and b.
+        schemas("__1_");
+        fs::create_dir_all(folder.path().join("__fragments")).unwrap();
+        fs::create_dir_all(folder.path().join("__commits")).unwrap();
+        let tree = Tree::open(folder.path(), &TreeOptions::default()).unwrap();
+        let found = |path| tree.root.find(path).unwrap().unwrap();
+        let column = found("data/columns/a/data.bin");
+        let before = column.read_all().unwrap();
+        schemas("__20_");
+        let after = loop {
+            match column.read_all() {
+                Ok(bytes) if bytes == before => thread::sleep(Duration::from_millis(10)),
+                after => break after,
+            }
+        };
+        assert_eq!(after.unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(tree.root.find("data/columns/a").unwrap().is_none());
+        assert!(found("data/columns/s/data.bin").read_all().is_ok());
     }
 }
