@@ -17,8 +17,7 @@ use super::zarr::{CHUNKS, Chunked, DOCUMENT, chunks};
 use crate::catalog::group::{
     MemberPlace, Members, OpenGroup, member_name, member_path, registered_member, unregistered_member,
 };
-use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind};
-use crate::catalog::time::When;
+use crate::catalog::source::ObjectKind;
 use crate::describe::Json;
 use crate::describe::group::anndata_json;
 use crate::error::{Error, ErrorKind, Result};
@@ -134,13 +133,15 @@ impl ShownMeasurement {
         }
     }
 
-    /// What [`ShownMeasurement::exports`] comes from; None if the group is no measurement.
+    /// What [`ShownMeasurement::exports`] comes from; None if the group is no measurement. Nothing that others
+    /// may read if that is unknown.
     pub fn origin_of_exports(&self) -> Option<Origin> {
-        let known = matches!(is_measurement(&self.group), Ok(true));
-        known.then(|| match &self.experiment {
-            Some(_) => self.origin(),
-            None => Origin::Group(self.group.clone(), "__meta"),
-        })
+        match (is_measurement(&self.group), &self.experiment) {
+            (Ok(false), _) => None,
+            (Ok(true), Some(_)) => Some(self.origin()),
+            (Ok(true), None) => Some(Origin::Group(self.group.clone(), "__meta")),
+            (Err(_), _) => Some(Origin::Private),
+        }
     }
 
     /// The AnnData now.
@@ -199,19 +200,9 @@ impl ShownMeasurement {
         let Ok(anndata) = self.anndata() else {
             return Origin::Private;
         };
-        let mut all = Vec::new();
-        for group in anndata.source().groups() {
-            for directory in [GROUP_DIRECTORY, "__meta"] {
-                all.push(Origin::Group(group.clone(), directory));
-            }
-        }
-        all.extend(anndata.source().arrays().into_iter().map(|found| {
-            Origin::DescribedCells(ArrayAt {
-                array: found.array.clone(),
-                when: When::Now,
-            })
-        }));
-        Origin::Several(all)
+        let source = anndata.source();
+        let arrays = source.arrays().into_iter();
+        Origin::joined(source.groups(), arrays.map(|found| ArrayAt::now(&found.array)))
     }
 }
 

@@ -38,10 +38,7 @@ impl ArrayDirectory {
     pub fn new(array: Arc<Array>, position: Position) -> Self {
         ArrayDirectory {
             position,
-            array_at: ArrayAt {
-                array,
-                when: When::Now,
-            },
+            array_at: ArrayAt::now(&array),
         }
     }
 
@@ -310,9 +307,7 @@ impl Directory for AtDirectory {
     }
 
     fn origin(&self) -> Origin {
-        let array = self.array.array().clone();
-        let when = When::Now;
-        Origin::InArray(ArrayAt { array, when }, AT)
+        Origin::InArray(ArrayAt::now(self.array.array()), AT)
     }
 }
 

@@ -19,6 +19,14 @@ pub struct ArrayAt {
 }
 
 impl ArrayAt {
+    /// The array now.
+    pub fn now(array: &Arc<Array>) -> ArrayAt {
+        ArrayAt {
+            array: array.clone(),
+            when: When::Now,
+        }
+    }
+
     /// Whether it is a time or a state that a directory in `at/` shows.
     pub fn is_in_at(&self) -> bool {
         !matches!(self.when, When::Now) && self.array.engine.at().is_none()

@@ -13,14 +13,13 @@ use super::permissions::Origin;
 use super::shown::place;
 use super::zarr::{AsZarr, ZarrGroupDirectory};
 use crate::catalog::group::{Members, OpenGroup, registered_member, unregistered, unregistered_member};
-use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind};
-use crate::catalog::time::When;
+use crate::catalog::source::ObjectKind;
 use crate::describe::dataset::dataset_json;
 use crate::describe::render;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, listed};
-use crate::export::joined::{Joined, SourceArray};
+use crate::export::joined::{Joined, Source as _, SourceArray};
 use crate::export::zarr::ZarrGroup;
 use crate::format::enums::ObjectType;
 use crate::layout::FileLayout;
@@ -147,9 +146,9 @@ impl ShownGroup {
         let Ok(dataset) = self.dataset() else {
             return Origin::Private;
         };
-        let mut all = Vec::new();
-        add_origins(dataset.source(), &mut all);
-        Origin::Several(all)
+        let source = dataset.source();
+        let arrays = source.arrays().into_iter();
+        Origin::joined(source.groups(), arrays.map(|found| ArrayAt::now(&found.array)))
     }
 
     fn document(&self) -> Node {
@@ -166,21 +165,6 @@ impl ShownGroup {
             move || of_state.dataset().ok().map(|dataset| dataset.state()),
             move || Ok(DocumentContent::text(render(&dataset_json(&*shown.dataset()?)?))),
         )
-    }
-}
-
-fn add_origins(source: &Source, all: &mut Vec<Origin>) {
-    for directory in [GROUP_DIRECTORY, "__meta"] {
-        all.push(Origin::Group(source.group.clone(), directory));
-    }
-    all.extend(source.arrays.iter().map(|(_, found)| {
-        Origin::DescribedCells(ArrayAt {
-            array: found.array.clone(),
-            when: When::Now,
-        })
-    }));
-    for (_, inner) in &source.groups {
-        add_origins(inner, all);
     }
 }
 

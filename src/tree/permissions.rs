@@ -7,6 +7,7 @@ use crate::catalog::Array;
 use crate::catalog::commits::{CommitFile, CommitKind};
 use crate::catalog::group::{Members, OpenGroup};
 use crate::catalog::listing::{ArrayListing, list_or_empty};
+use crate::catalog::source::GROUP_DIRECTORY;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
 use crate::filter::EncryptionKey;
@@ -80,6 +81,20 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// All that is made of these arrays, and of the members and the metadata of these groups. The node belongs to
+    /// the first group.
+    pub fn joined<'a>(
+        groups: impl IntoIterator<Item = &'a Arc<OpenGroup>>,
+        arrays: impl IntoIterator<Item = ArrayAt>,
+    ) -> Origin {
+        let groups = groups.into_iter();
+        let groups = groups.flat_map(|group| {
+            [GROUP_DIRECTORY, "__meta"].map(|directory| Origin::Group(group.clone(), directory))
+        });
+        let arrays = arrays.into_iter().map(Origin::DescribedCells);
+        Origin::Several(groups.chain(arrays).collect())
+    }
+
     /// The engine of the object that the node belongs to; None for nodes of no source.
     pub fn engine(&self) -> Option<&Arc<Engine>> {
         Some(match self {
@@ -153,7 +168,8 @@ impl Origin {
 
     fn sources<'a>(&self, sources: Sources<'a>) -> Result<Sources<'a>> {
         Ok(match self {
-            Origin::Public | Origin::Private => sources,
+            Origin::Public => sources,
+            Origin::Private => sources.nobody(),
             Origin::Directory(_, path) => sources.search(path).listing(path),
             Origin::Group(group, directory) => {
                 let (engine, path) = (group.engine(), group.path());
@@ -219,6 +235,12 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
+    /// Leaves nobody but the mounting user.
+    fn nobody(mut self) -> Self {
+        self.permissions.open.and(&Audience::nobody());
+        self
+    }
+
     fn open(mut self, path: &Path, want: Want) -> Self {
         let audience = self.storage.audience(path, want);
         self.permissions.open.and(&audience);
@@ -381,5 +403,45 @@ impl Sources<'_> {
             Err(error) if matches!(error.kind(), ErrorKind::KeyRequired | ErrorKind::WrongKey) => Ok(sources),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{Blob, DirEntry, Metadata};
+
+    /// A storage that everybody may read.
+    struct Open;
+
+    impl Storage for Open {
+        fn list(&self, _: &Path) -> Result<Vec<DirEntry>> {
+            unreachable!()
+        }
+
+        fn metadata(&self, _: &Path) -> Result<Metadata> {
+            unreachable!()
+        }
+
+        fn open(&self, _: &Path) -> Result<Arc<dyn Blob>> {
+            unreachable!()
+        }
+
+        fn display(&self, _: &Path) -> String {
+            unreachable!()
+        }
+
+        fn audience(&self, _: &Path, _: Want) -> Audience {
+            Audience::everybody()
+        }
+    }
+
+    #[test]
+    fn what_comes_from_something_private_too_is_private() {
+        let engine = Engine::new(Arc::new(Open), 1, Vec::new(), Arc::default());
+        let directory = Origin::Directory(Arc::new(engine), PathBuf::new());
+        assert_eq!(directory.permissions(), Permissions::everybody());
+        let both = Origin::Several(vec![directory, Origin::Private]);
+        assert_eq!(both.permissions().open, Audience::nobody());
     }
 }

@@ -10,7 +10,7 @@ use super::node::{File, Node, Stat};
 use super::permissions::Origin;
 use super::shown::Shown;
 use crate::catalog::group::{MemberPlace, Members, OpenGroup, unregistered_member};
-use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use crate::catalog::source::{ObjectKind, classify};
 use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::dataset::{FULL_RESOLUTION, is_raster};
@@ -162,14 +162,11 @@ impl File for OverviewFile {
         let Ok(Some((group, smaller))) = pyramid(&self.shown) else {
             return Origin::Private;
         };
-        let levels = [&self.shown].into_iter().chain(&smaller);
-        let mut all: Vec<Origin> = levels
-            .map(|shown| Origin::DescribedCells(shown.array_at.clone()))
-            .collect();
-        for directory in [GROUP_DIRECTORY, "__meta"] {
-            all.push(Origin::Group(group.clone(), directory));
-        }
-        Origin::Several(all)
+        let smaller = smaller.iter().map(|shown| shown.array_at.clone());
+        Origin::Several(vec![
+            Origin::DescribedCells(self.shown.array_at.clone()),
+            Origin::joined([&group], smaller),
+        ])
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
