@@ -474,11 +474,11 @@ impl Names for Labels {
                 Some(Node::Directory(Arc::new(label.at(self.array_at.when.clone()))))
             }
             (Ok(node), _) => node,
-            (Err(e), _) if matches!(e.kind(), ErrorKind::Io(_)) => Some(unreadable(e)),
-            (Err(e), _) => {
+            (Err(e), _) if e.kind() == ErrorKind::NotFound => {
                 log::warn!("{path}: label {name} is not shown: {e}");
                 None
             }
+            (Err(e), _) => Some(unreadable(e)),
         })
     }
 

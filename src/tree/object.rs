@@ -93,8 +93,9 @@ impl Directory for PlainDirectory {
 }
 
 impl PlainDirectory {
-    /// Whether the child `name`, a symbolic link, is shown: not if it leads to an ancestor.
+    /// Whether the child `name`, a symbolic link, is shown: not if it leads to an ancestor. If that is unknown,
+    /// it is, and accesses fail.
     fn is_below(&self, name: &OsStr) -> bool {
-        matches!(self.lookup(name), Ok(Some(_)))
+        !matches!(self.lookup(name), Ok(None))
     }
 }

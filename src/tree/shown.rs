@@ -142,9 +142,8 @@ impl Viewed {
     /// coordinates count once.
     pub fn unfiltered(&self, name: &str) -> Result<u64> {
         let listing = self.shown.array_at.array.listing()?;
-        let Some(entry) = listing.fragment(name) else {
-            return Ok(0);
-        };
+        let gone = || Error::not_found("the fragment is gone");
+        let entry = listing.fragment(name).ok_or_else(gone)?;
         let info = entry.fragment.open()?;
         let mut sum = 0u64;
         for field in info.stored().iter().map(|index| &info.fields[*index]) {
