@@ -1,13 +1,11 @@
 //! Bodies of PROPFIND requests.
 
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::sync::Arc;
-use tiledbfs::Result;
 use tiledbfs::internals::serve::entry::Entry;
 use tiledbfs::internals::serve::path::UrlPath;
 use tiledbfs::internals::serve::webdav::{Propfind, multistatus, parse};
-use tiledbfs::internals::tree::{Directory, Listing, Node};
+use tiledbfs::internals::tree::Freshness;
+use tiledbfs::internals::tree::memory::folder;
 
 /// The body of a request. What it names is answered, and the answer names just that when it is read in turn.
 pub fn propfind(data: &[u8]) {
@@ -42,26 +40,10 @@ fn answered(wanted: Propfind) -> String {
             names: Vec::new(),
             slash: true,
         },
-        node: Node::Directory(Arc::new(Empty)),
+        node: folder(0, Freshness::Immutable, Vec::new()),
     };
     let pieces = multistatus(wanted, target, None, String::new());
     let pieces = pieces.map(|piece| piece.expect("nothing is read"));
     let bytes: Vec<u8> = pieces.flatten().collect();
     String::from_utf8(bytes).expect("answers are UTF-8")
-}
-
-struct Empty;
-
-impl Directory for Empty {
-    fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
-        Ok(None)
-    }
-
-    fn list(&self) -> Result<Arc<dyn Listing>> {
-        Ok(Arc::new(Vec::new()))
-    }
-
-    fn mtime(&self) -> u64 {
-        0
-    }
 }

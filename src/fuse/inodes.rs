@@ -483,27 +483,12 @@ fn number(slots: &Slots, parent: &Inode, name: &OsStr, version: Option<u64>, has
 mod tests {
     use super::*;
     use crate::error::Result;
+    use crate::tree::memory::folder;
     use crate::tree::{Directory, Freshness, Listing};
 
-    struct Empty;
-
-    impl Directory for Empty {
-        fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
-            Ok(None)
-        }
-        fn list(&self) -> Result<Arc<dyn Listing>> {
-            Ok(Arc::new(Vec::new()))
-        }
-        fn mtime(&self) -> u64 {
-            0
-        }
-        fn freshness(&self) -> Freshness {
-            Freshness::Immutable
-        }
-    }
-
+    /// An empty directory.
     fn node() -> Node {
-        Node::Directory(Arc::new(Empty))
+        folder(0, Freshness::Immutable, Vec::new())
     }
 
     fn table() -> (Inodes, Arc<Stats>, Arc<Inode>) {

@@ -15,6 +15,8 @@ mod export;
 mod fragment;
 mod group;
 mod kept;
+#[cfg(any(test, feature = "internals"))]
+pub mod memory;
 mod metadata;
 pub mod node;
 mod object;

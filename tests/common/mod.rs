@@ -24,47 +24,17 @@ use tiledbfs::internals::bytes::{Bytes, Output};
 use tiledbfs::internals::fuse::{FileSystem, MountOptions, Mounted, mount, mountinfo};
 use tiledbfs::internals::layout::FileLayout;
 use tiledbfs::internals::runtime::stats::Stats;
-use tiledbfs::internals::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, NodeType, Stat, Tree};
+use tiledbfs::internals::tree::memory::folder;
+use tiledbfs::internals::tree::{Directory, ErrorLog, File, Freshness, Listing, Node, Stat, Tree};
 use tiledbfs::{Error, ErrorKind, Result};
 
 /// 2023-11-14T22:13:20.123Z
 pub const MTIME: u64 = 1_700_000_000_123;
 
-/// A directory in memory whose entries never change.
-pub struct MemDir {
-    nodes: HashMap<OsString, Node>,
-    names: Arc<Vec<(OsString, NodeType)>>,
-    freshness: Freshness,
-}
-
-impl Directory for MemDir {
-    fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        Ok(self.nodes.get(name).cloned())
-    }
-    fn list(&self) -> Result<Arc<dyn Listing>> {
-        Ok(self.names.clone())
-    }
-    fn mtime(&self) -> u64 {
-        MTIME
-    }
-    fn freshness(&self) -> Freshness {
-        self.freshness
-    }
-}
-
+/// A directory with these entries, which never change.
 pub fn dir_of(freshness: Freshness, nodes: Vec<(String, Node)>) -> Node {
-    let names = nodes
-        .iter()
-        .map(|(name, node)| (OsString::from(name), node.node_type()))
-        .collect();
-    Node::Directory(Arc::new(MemDir {
-        names: Arc::new(names),
-        nodes: nodes
-            .into_iter()
-            .map(|(name, node)| (name.into(), node))
-            .collect(),
-        freshness,
-    }))
+    let nodes = nodes.into_iter().map(|(name, node)| (name.into(), node));
+    folder(MTIME, freshness, nodes.collect())
 }
 
 /// An immutable directory with these entries.
