@@ -1,5 +1,5 @@
 //! `tiledbfs info`: describes an array on one screen, or shows a group or directory as a tree, and a group's
-//! data set. Of data sets it reads the documents of their Zarr hierarchies, as other programs do.
+//! data set, as its Zarr hierarchy has it.
 
 use super::output::{Failures, Names, Stop, stdout};
 use super::paths::{failed, join, visit};
@@ -8,6 +8,7 @@ use super::{Failure, TreeArgs, logging};
 use crate::describe::fragments::FragmentSummary;
 use crate::describe::value::Cell;
 use crate::error::{Error, ErrorKind, Result};
+use crate::export::zarr::{ZarrArray, ZarrGroup};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
 use crate::format::pipeline::{Filter, Pipeline};
@@ -595,19 +596,10 @@ fn is_zarr(directory: &dyn Directory) -> Result<bool> {
 /// The metadata of a Zarr group or array.
 const ZARR_JSON: &str = "zarr.json";
 
-/// The document of the Zarr hierarchy of this name, if there is one.
-fn zarr_document(directory: &dyn Directory, name: &str) -> Result<Option<Value>> {
+/// The Zarr hierarchy of this name, if there is one.
+fn zarr(directory: &dyn Directory, name: &str) -> Result<Option<ZarrGroup>> {
     let found = below(directory, OsStr::new(name))?;
-    found.map(|found| document(&*found, ZARR_JSON)).transpose()
-}
-
-/// The arrays of a Zarr hierarchy by their paths.
-fn zarr_arrays(zarr: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    let nodes = zarr["consolidated_metadata"]["metadata"].as_object();
-    nodes
-        .into_iter()
-        .flatten()
-        .filter(|(_, node)| node["node_type"] == "array")
+    found.map_or(Ok(None), |found| found.zarr())
 }
 
 /// Writes a line of a description.
@@ -619,8 +611,8 @@ fn line(out: &mut String, name: &str, value: impl AsRef<str>) {
 /// in `data/`, those that have most of it first.
 fn array_kind(array: &dyn Directory, metadata: &Value) -> Result<(Option<String>, Vec<String>)> {
     let has = |key: &str| !metadata[key].is_null();
-    let told = ["soma_object_type", "dataset_type"];
-    let kind = match told.iter().find_map(|key| metadata[key]["value"].as_str()) {
+    let keys = ["soma_object_type", "dataset_type"];
+    let kind = match keys.iter().find_map(|key| metadata[key]["value"].as_str()) {
         Some(kind) => escape(kind),
         None if has("_gdal") => "raster".to_owned(),
         None if has("GEOMETRY_ATTRIBUTE_NAME") => "geometry".to_owned(),
@@ -673,19 +665,19 @@ fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: 
         }
         return Ok(());
     }
-    let told = |key: &str| ["_gdal", "_CRS", "_UNIT"].contains(&key) || key.ends_with(".units");
+    let is_place = |key: &str| ["_gdal", "_CRS", "_UNIT"].contains(&key) || key.ends_with(".units");
     let mut keys = metadata.as_object().into_iter().flat_map(|pairs| pairs.keys());
-    let is_told = keys.any(|key| told(key));
-    let Some(data) = below(array, OsStr::new("data"))?.filter(|_| is_told) else {
+    let has_place = keys.any(|key| is_place(key));
+    let Some(data) = below(array, OsStr::new("data"))?.filter(|_| has_place) else {
         return Ok(());
     };
-    let Some(zarr) = zarr_document(&*data, "array.zarr")? else {
+    let Some(zarr) = zarr(&*data, "array.zarr")? else {
         return Ok(());
     };
     write_place(out, &zarr);
-    let units = zarr_arrays(&zarr).filter_map(|(name, variable)| {
-        let units = variable["attributes"]["units"].as_str()?;
-        Some(format!("{} {}", names.show_text(name), escape(units)))
+    let units = zarr.all_arrays().into_iter().filter_map(|(name, array)| {
+        let units = array.text("units")?;
+        Some(format!("{} {}", names.show_text(&name), escape(units)))
     });
     let units: Vec<String> = units.collect();
     if !units.is_empty() {
@@ -695,19 +687,19 @@ fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: 
 }
 
 /// Writes the reference systems of a Zarr hierarchy, and the extents of what lies in them.
-fn write_place(out: &mut String, zarr: &Value) {
-    for (name, mapping) in zarr_arrays(zarr) {
-        let attributes = &mapping["attributes"];
-        let Some(wkt) = attributes["crs_wkt"].as_str() else {
+fn write_place(out: &mut String, zarr: &ZarrGroup) {
+    let all = zarr.all_arrays();
+    for (name, mapping) in &all {
+        let Some(wkt) = mapping.text("crs_wkt") else {
             continue;
         };
         // The name is the first text of a WKT.
         let crs = escape(wkt.split('"').nth(1).unwrap_or(wkt));
         line(out, "crs", crs);
-        let mapped = zarr_arrays(zarr).find(|(_, array)| array["attributes"]["grid_mapping"] == **name);
-        let transform = attributes["GeoTransform"].as_str();
-        let found = mapped.zip(transform);
-        if let Some(extent) = found.and_then(|((_, array), text)| extent(array, text)) {
+        let mut arrays = all.iter().map(|(_, array)| array);
+        let mapped = arrays.find(|array| array.text("grid_mapping") == Some(name));
+        let found = mapped.zip(mapping.text("GeoTransform"));
+        if let Some(extent) = found.and_then(|(array, text)| extent(array, text)) {
             line(out, "extent", extent);
         }
     }
@@ -772,10 +764,10 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
     const DATA_SET: &str = "dataset.zarr";
     const FULL_RESOLUTION: &str = "l_0";
     let metadata = document(group, "metadata.json")?;
-    let told = |key: &str| metadata[key]["value"].as_str();
-    let image = zarr_document(group, IMAGE)?;
-    let data_set = zarr_document(group, DATA_SET)?;
-    let kind = match (told("soma_object_type"), told("dataset_type")) {
+    let text_of = |key: &str| metadata[key]["value"].as_str();
+    let image = zarr(group, IMAGE)?;
+    let data_set = zarr(group, DATA_SET)?;
+    let kind = match (text_of("soma_object_type"), text_of("dataset_type")) {
         (Some("SOMAExperiment"), _) => "experiment",
         (Some(other), _) => other,
         (None, Some("bioimg")) => "image",
@@ -786,7 +778,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
     out.push('\n');
     line(out, "kind", escape(kind));
     // An experiment's frames and matrices are no grids.
-    if told("soma_object_type").is_some() {
+    if text_of("soma_object_type").is_some() {
         let found = anndata(group)?;
         if !found.is_empty() {
             line(out, "open", found.join(", "));
@@ -809,23 +801,20 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
     };
     line(out, "open", open.join(", "));
     write_place(out, &zarr);
-    write_image(out, &zarr["attributes"]["ome"]);
+    if let Some(ome) = zarr.ome() {
+        write_image(out, ome);
+    }
     let mut rows = vec![["variable", "type", "dimensions", "shape", "units"].map(str::to_owned)];
-    for (name, array) in zarr_arrays(&zarr) {
-        let joined = |value: &Value, between: &str| {
-            let items = items(value).iter().map(|item| match item {
-                Value::String(text) => names.show_text(text),
-                other => other.to_string(),
-            });
-            items.collect::<Vec<_>>().join(between)
-        };
-        let units = array["attributes"]["units"].as_str();
+    for (name, array) in zarr.all_arrays() {
+        let dimensions = array.dimension_names().into_iter();
+        let dimensions: Vec<String> = dimensions.map(|name| names.show_text(name)).collect();
+        let shape: Vec<String> = array.shape().iter().map(u64::to_string).collect();
         rows.push([
-            names.show_text(name),
-            text(&array["data_type"]).to_owned(),
-            joined(&array["dimension_names"], " "),
-            joined(&array["shape"], " × "),
-            units.map(escape).unwrap_or_default(),
+            names.show_text(&name),
+            array.data_type().to_owned(),
+            dimensions.join(" "),
+            shape.join(" × "),
+            array.text("units").map(escape).unwrap_or_default(),
         ]);
     }
     out.push('\n');
@@ -835,18 +824,16 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
 
 /// The corners of a raster: the lowest and highest X, then Y. `transform` is GDAL's six numbers. None if the raster
 /// is rotated.
-fn extent(array: &Value, transform: &str) -> Option<String> {
+fn extent(array: &ZarrArray<'_>, transform: &str) -> Option<String> {
     let numbers = transform.split_whitespace().map(str::parse);
     let numbers: Vec<f64> = numbers.collect::<std::result::Result<_, _>>().ok()?;
     let &[x, x_step, 0.0, y, 0.0, y_step] = numbers.as_slice() else {
         return None;
     };
     let length = |name: &str| {
-        let names = items(&array["dimension_names"]).iter();
-        let (_, length) = names
-            .zip(items(&array["shape"]))
-            .find(|(found, _)| **found == name)?;
-        length.as_f64()
+        let mut axes = array.dimension_names().into_iter().zip(array.shape());
+        axes.find(|(found, _)| *found == name)
+            .map(|(_, length)| *length as f64)
     };
     let ends = |start: f64, step: f64, length: f64| {
         let end = start + step * length;

@@ -111,10 +111,32 @@ impl ZarrGroup {
         }
     }
 
+    /// All arrays in it and in the groups below, by their paths.
+    pub fn all_arrays(&self) -> Vec<(String, ZarrArray<'_>)> {
+        let mut all = Vec::new();
+        each_node(&self.0, "", &mut |path, node| {
+            if let ZarrNode::Array(array) = node {
+                all.push((path, array));
+            }
+        });
+        all
+    }
+
+    /// Its attribute `ome`, which describes an image; None if it is none.
+    pub fn ome(&self) -> Option<&Json> {
+        self.0.image.as_ref().map(|image| &image.ome)
+    }
+
     /// The group's `zarr.json`, with those of everything in it.
     pub fn json(&self) -> Vec<u8> {
         let mut all = Map::new();
-        consolidate(&self.0, "", &mut all);
+        each_node(&self.0, "", &mut |path, node| {
+            let document = match node {
+                ZarrNode::Array(array) => array.document(),
+                ZarrNode::Group(group) => group_document(group),
+            };
+            all.insert(path, document);
+        });
         let mut document = group_document(&self.0);
         document["consolidated_metadata"] =
             json!({"kind": "inline", "must_understand": false, "metadata": all});
@@ -128,16 +150,22 @@ impl From<Arc<FileGroup>> for ZarrGroup {
     }
 }
 
-/// Adds the documents of all arrays and groups in `group`, whose own path is `path`, by their paths.
-fn consolidate(group: &FileGroup, path: &str, out: &mut Map<String, Json>) {
+/// An array or a group in a group.
+enum ZarrNode<'g> {
+    Array(ZarrArray<'g>),
+    Group(&'g FileGroup),
+}
+
+/// Calls `each` with all arrays and groups in `group`, whose own path is `path`, and their paths.
+fn each_node<'g>(group: &'g FileGroup, path: &str, each: &mut impl FnMut(String, ZarrNode<'g>)) {
     for variable in &group.grid.variables {
-        let document = ZarrArray { group, variable }.document();
-        out.insert(format!("{path}{}", variable.name), document);
+        let array = ZarrArray { group, variable };
+        each(format!("{path}{}", variable.name), ZarrNode::Array(array));
     }
     for (name, group) in &group.groups {
         let path = format!("{path}{name}");
-        out.insert(path.clone(), group_document(group));
-        consolidate(group, &(path + "/"), out);
+        each(path.clone(), ZarrNode::Group(group));
+        each_node(group, &(path + "/"), each);
     }
 }
 
@@ -159,7 +187,39 @@ pub struct ZarrArray<'g> {
     variable: &'g Variable,
 }
 
-impl ZarrArray<'_> {
+impl<'g> ZarrArray<'g> {
+    /// Zarr's name for the type of its values.
+    pub fn data_type(&self) -> &'static str {
+        data_type(self.variable.datatype)
+    }
+
+    /// The names of its axes.
+    pub fn dimension_names(&self) -> Vec<&'g str> {
+        if let Some((image, _)) = self.level() {
+            return image.axes.iter().map(|name| &**name).collect();
+        }
+        let dimensions = &self.group.grid.dimensions;
+        let numbers = self.variable.dimensions.iter();
+        numbers.map(|number| &*dimensions[*number].0).collect()
+    }
+
+    /// The lengths of its axes.
+    pub fn shape(&self) -> &'g [u64] {
+        match self.level() {
+            Some((_, level)) => &level.shape,
+            None => &self.variable.chunks.shape,
+        }
+    }
+
+    /// The attribute of this name, if it is text.
+    pub fn text(&self, name: &str) -> Option<&'g str> {
+        let found = self.variable.attributes.iter().find(|(known, _)| known == name);
+        match found? {
+            (_, Value::Text(text)) => Some(text),
+            (_, Value::Numbers(..)) => None,
+        }
+    }
+
     /// The array's `zarr.json`.
     pub fn json(&self) -> Vec<u8> {
         self.document().to_string().into_bytes()
@@ -172,14 +232,9 @@ impl ZarrArray<'_> {
             1 => json!({"name": "bytes"}),
             _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
         };
-        let (mut shape, mut sides, mut codecs) =
-            (&variable.chunks.shape, &variable.chunks.sides, vec![codec]);
-        let dimensions = &self.group.grid.dimensions;
-        let names = variable.dimensions.iter().map(|number| &*dimensions[*number].0);
-        let mut names: Vec<&str> = names.collect();
-        if let Some((image, level)) = self.level() {
-            (shape, sides) = (&level.shape, &level.sides);
-            names = image.axes.iter().map(|name| &**name).collect();
+        let (mut sides, mut codecs) = (&variable.chunks.sides, vec![codec]);
+        if let Some((_, level)) = self.level() {
+            sides = &level.sides;
             if !level.order.is_sorted() {
                 codecs.insert(
                     0,
@@ -195,13 +250,13 @@ impl ZarrArray<'_> {
         json!({
             "zarr_format": 3,
             "node_type": "array",
-            "shape": shape,
-            "data_type": data_type(datatype),
+            "shape": self.shape(),
+            "data_type": self.data_type(),
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": sides}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
             "fill_value": number(datatype, variable.fill.get(..size).unwrap_or(&zero)),
             "codecs": codecs,
-            "dimension_names": names,
+            "dimension_names": self.dimension_names(),
             "attributes": attributes,
         })
     }
@@ -215,7 +270,7 @@ impl ZarrArray<'_> {
     }
 
     /// The level that the array is, of which image; None if it is none.
-    fn level(&self) -> Option<(&Image, &Level)> {
+    fn level(&self) -> Option<(&'g Image, &'g Level)> {
         let image = self.group.image.as_ref()?;
         Some((image, &image.levels[self.variable.view]))
     }

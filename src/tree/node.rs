@@ -5,6 +5,7 @@ use super::shown::Viewed;
 use crate::bytes::Output;
 use crate::describe::group::GroupSummary;
 use crate::error::{Error, ErrorKind, Result};
+use crate::export::zarr::ZarrGroup;
 use crate::layout::{FileLayout, Stream};
 #[cfg(feature = "mount")]
 use crate::runtime::strong_hash;
@@ -94,6 +95,11 @@ pub trait Directory: Send + Sync {
 
     /// What is in the group that it shows; None if it shows no group.
     fn group(&self) -> Result<Option<GroupSummary>> {
+        Ok(None)
+    }
+
+    /// The Zarr group that it shows; None if it shows none.
+    fn zarr(&self) -> Result<Option<ZarrGroup>> {
         Ok(None)
     }
 
@@ -198,12 +204,6 @@ pub struct Stat {
     pub version: u64,
 }
 
-/// A hash of what decides the bytes of `file`, which is called `name`, in the state of `stat`: the same in
-/// every process of this version of the program. None for files that change continuously.
-#[cfg(feature = "mount")]
-pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
-    let version = match file.freshness() {
-        Freshness::Live => return None,
 impl Stat {
     /// Length and state of what would be opened.
     pub(super) fn of(layout: &FileLayout) -> Stat {
@@ -214,6 +214,12 @@ impl Stat {
     }
 }
 
+/// A hash of what decides the bytes of `file`, which is called `name`, in the state of `stat`: the same in
+/// every process of this version of the program. None for files that change continuously.
+#[cfg(feature = "mount")]
+pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
+    let version = match file.freshness() {
+        Freshness::Live => return None,
         // A file of a fragment has one state, which its path names.
         Freshness::Immutable => 0,
         Freshness::Listing => stat.version,

@@ -106,6 +106,10 @@ impl<Z: AsZarr> Directory for ZarrGroupDirectory<Z> {
         ))
     }
 
+    fn zarr(&self) -> Result<Option<ZarrGroup>> {
+        self.0.group().map(Some)
+    }
+
     of_object!(self => self.0);
 }
 
