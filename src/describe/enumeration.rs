@@ -2,9 +2,10 @@
 
 use super::list::ValueList;
 use super::{render, value};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::body::{Body, BodyCursor};
 use crate::format::datatype::{CellValNum, Datatype};
+use crate::format::enumeration::check_version;
 use crate::layout::segments::{Cutter, Parts, Segments};
 use std::ops::Range;
 
@@ -15,13 +16,7 @@ const MAX_NAME: u64 = 1 << 20;
 /// Fails where [`Enumeration::parse`](crate::format::enumeration::Enumeration::parse) does.
 pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
     let mut c = BodyCursor::new(&body)?;
-    let version = c.u32("version")?;
-    if version != 0 {
-        let message = format!("unknown version {version}, only 0 is known");
-        return Err(Error::new(ErrorKind::UnsupportedVersion, message)
-            .at(0)
-            .in_part("`version`"));
-    }
+    check_version(c.u32("version")?)?;
     let name = name(&mut c, "name")?;
     self::name(&mut c, "file_name")?;
     let offset = c.offset();

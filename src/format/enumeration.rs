@@ -27,6 +27,16 @@ pub struct Enumeration {
     pub offsets: Vec<u64>,
 }
 
+/// Fails for the version of an enumeration that is not known.
+pub fn check_version(version: u32) -> Result<()> {
+    if version == 0 {
+        return Ok(());
+    }
+    let message = format!("unknown version {version}, only 0 is known");
+    let error = Error::new(ErrorKind::UnsupportedVersion, message);
+    Err(error.at(0).in_part("`version`"))
+}
+
 impl Enumeration {
     /// Parses the unfiltered body of a file in `__schema/__enumerations/`. Checks that offsets do not
     /// decrease and are inside the data.
@@ -40,13 +50,7 @@ impl Enumeration {
     }
 
     fn parse_body(c: &mut Cursor<'_>) -> Result<Enumeration> {
-        let version = c.u32("version")?;
-        if version != 0 {
-            let message = format!("unknown version {version}, only 0 is known");
-            return Err(Error::new(ErrorKind::UnsupportedVersion, message)
-                .at(0)
-                .in_part("`version`"));
-        }
+        check_version(c.u32("version")?)?;
         let name = read::text32(c, "name")?;
         let file = read::text32(c, "file_name")?;
         let datatype = read::byte(c, "datatype", Datatype::from_u8)?;

@@ -22,6 +22,60 @@ thread_local! {
 
 pub(crate) const UUID: &str = "0123456789abcdef0123456789abcdef";
 
+/// The position on the Hilbert curve of a cell in these buckets, straight from Skilling's paper.
+pub(crate) fn hilbert(mut x: Vec<u64>, bits: u32) -> u64 {
+    let d = x.len();
+    let mut q = 1u64 << (bits - 1);
+    while q > 1 {
+        let p = q - 1;
+        if x[0] & q != 0 {
+            x[0] ^= p;
+        }
+        for i in 1..d {
+            if x[i] & q != 0 {
+                x[0] ^= p;
+            } else {
+                let t = (x[0] ^ x[i]) & p;
+                x[0] ^= t;
+                x[i] ^= t;
+            }
+        }
+        q >>= 1;
+    }
+    for i in 1..d {
+        x[i] ^= x[i - 1];
+    }
+    let mut t = x[d - 1];
+    let mut i = 1;
+    while i < bits {
+        x[d - 1] ^= x[d - 1] >> i;
+        i <<= 1;
+    }
+    t ^= x[d - 1];
+    for i in (0..d - 1).rev() {
+        x[i] ^= t;
+    }
+    let mut value = 0;
+    for (i, x) in x.iter().enumerate() {
+        for j in 0..bits as usize {
+            value |= (x >> j & 1) << (j * d + d - 1 - i);
+        }
+    }
+    value
+}
+
+/// The R-tree of tiles with these bounds; all of them are in `all`.
+pub(crate) fn rtree(all: &[u8], tiles: &[Vec<u8>]) -> Vec<u8> {
+    let has_root = tiles.len() > 1;
+    let levels = Bytes::default().u32(1000).u32(1 + u32::from(has_root));
+    let above = match has_root {
+        true => levels.u64(1).raw(all),
+        false => levels,
+    };
+    let above = above.u64(tiles.len() as u64);
+    tiles.iter().fold(above, |tree, bounds| tree.raw(bounds)).bytes
+}
+
 /// A tile of chunks of `size` bytes each, filtered by `filter`.
 pub(crate) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> {
     let chunks: Vec<&[u8]> = data.chunks(size).collect();

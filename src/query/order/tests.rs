@@ -2,6 +2,7 @@ use super::*;
 use crate::format::datatype::CellValNum;
 use crate::format::range::{Range, compare};
 use crate::format::testing::{Random, field, schema, var};
+use crate::query::testing::hilbert;
 use std::cmp::Ordering;
 
 const NUMBERS: [Datatype; 12] = [
@@ -66,11 +67,11 @@ fn tile(d: &Dimension, v: &[u8]) -> u64 {
     }
 }
 
-/// The position of a cell on the Hilbert curve, straight from Skilling's paper.
+/// The position of a cell on the Hilbert curve.
 fn place(schema: &Schema, cell: &Cell) -> u64 {
     let count = cell.len();
     let bits = 63 / count;
-    let mut x: Vec<u64> = schema
+    let x: Vec<u64> = schema
         .dimensions
         .iter()
         .zip(cell)
@@ -91,44 +92,7 @@ fn place(schema: &Schema, cell: &Cell) -> u64 {
             ((number(v) - lo) / (hi - lo) * ((1u64 << bits) - 1) as f64) as u64
         })
         .collect();
-    let last = count - 1;
-    let mut q = 1u64 << (bits - 1);
-    while q > 1 {
-        let p = q - 1;
-        if x[0] & q != 0 {
-            x[0] ^= p;
-        }
-        for i in 1..count {
-            if x[i] & q != 0 {
-                x[0] ^= p;
-            } else {
-                let t = (x[0] ^ x[i]) & p;
-                x[0] ^= t;
-                x[i] ^= t;
-            }
-        }
-        q >>= 1;
-    }
-    for i in 1..count {
-        x[i] ^= x[i - 1];
-    }
-    let mut t = x[last];
-    let mut i = 1;
-    while i < bits {
-        x[last] ^= x[last] >> i;
-        i <<= 1;
-    }
-    t ^= x[last];
-    for x in &mut x[..last] {
-        *x ^= t;
-    }
-    let mut value = 0;
-    for (i, x) in x.iter().enumerate() {
-        for j in 0..bits {
-            value |= (x >> j & 1) << (j * count + count - 1 - i);
-        }
-    }
-    value
+    hilbert(x, bits as u32)
 }
 
 /// Compares two cells step by step.

@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalog::Array;
 use crate::format::testing::{Bytes as Builder, Random};
-use crate::query::testing::{Files, Parts, UUID, generic, open, open_tuned, tile};
+use crate::query::testing::{Files, Parts, UUID, generic, open, open_tuned, rtree, tile};
 use crate::runtime::stats::Stats;
 use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
@@ -110,19 +110,13 @@ impl Design {
             [along(|cell| cell.0), along(|cell| cell.1)].concat()
         };
         let all = bounds(&cells);
-        let mut rtree = Builder::default()
-            .u32(1000)
-            .u32(if tiles.len() > 1 { 2 } else { 1 });
-        if tiles.len() > 1 {
-            rtree = rtree.u64(1).raw(&all);
-        }
-        rtree = rtree.u64(tiles.len() as u64);
-        let rtree = tiles.iter().fold(rtree, |rtree, cells| rtree.raw(&bounds(cells)));
+        let tile_bounds = tiles.iter().map(|cells| bounds(cells));
+        let rtree = rtree(&all, &tile_bounds.collect::<Vec<_>>());
         let parts = Parts {
             schema: format!("__1_1_{UUID}"),
             dense: false,
             domain: all,
-            rtree: rtree.bytes,
+            rtree,
             tiles: tiles.len() as u64,
             last_tile_cells: tiles.last().map_or(0, |cells| cells.len()) as u64,
             has_timestamps: deletes,

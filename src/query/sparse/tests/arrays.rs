@@ -1,7 +1,7 @@
 //! Random sparse arrays: schemas, fragments and their cells, and how they are stored.
 
 use crate::format::testing::{Bytes, Random};
-use crate::query::testing::{Files, Parts, UUID, tile};
+use crate::query::testing::{Files, Parts, UUID, hilbert, rtree, tile};
 use crate::storage::MemoryStorage;
 use std::cmp::Ordering;
 
@@ -149,48 +149,6 @@ impl Dimension {
         }
         ((v.number() - low.number()) / width * ((1u64 << bits) - 1) as f64) as u64
     }
-}
-
-/// The position on the Hilbert curve of a cell in these buckets.
-pub(super) fn hilbert(mut x: Vec<u64>, bits: u32) -> u64 {
-    let d = x.len();
-    let mut q = 1u64 << (bits - 1);
-    while q > 1 {
-        let p = q - 1;
-        if x[0] & q != 0 {
-            x[0] ^= p;
-        }
-        for i in 1..d {
-            if x[i] & q != 0 {
-                x[0] ^= p;
-            } else {
-                let t = (x[0] ^ x[i]) & p;
-                x[0] ^= t;
-                x[i] ^= t;
-            }
-        }
-        q >>= 1;
-    }
-    for i in 1..d {
-        x[i] ^= x[i - 1];
-    }
-    let mut t = x[d - 1];
-    let mut i = 1;
-    while i < bits {
-        x[d - 1] ^= x[d - 1] >> i;
-        i <<= 1;
-    }
-    t ^= x[d - 1];
-    for i in (0..d - 1).rev() {
-        x[i] ^= t;
-    }
-    let mut value = 0;
-    for (i, x) in x.iter().enumerate() {
-        for j in 0..bits as usize {
-            value |= (x >> j & 1) << (j * d + d - 1 - i);
-        }
-    }
-    value
 }
 
 #[derive(Clone, Debug)]
@@ -433,19 +391,13 @@ impl Written {
             sides.collect::<Vec<u8>>()
         };
         let all = bounds(&self.cells);
-        let mut rtree = Bytes::default()
-            .u32(1000)
-            .u32(if tiles.len() > 1 { 2 } else { 1 });
-        if tiles.len() > 1 {
-            rtree = rtree.u64(1).raw(&all);
-        }
-        rtree = rtree.u64(tiles.len() as u64);
-        let rtree = tiles.iter().fold(rtree, |rtree, cells| rtree.raw(&bounds(cells)));
+        let tile_bounds = tiles.iter().map(|cells| bounds(cells));
+        let rtree = rtree(&all, &tile_bounds.collect::<Vec<_>>());
         let parts = Parts {
             schema: format!("__1_1_{UUID}"),
             dense: false,
             domain: all,
-            rtree: rtree.bytes,
+            rtree,
             tiles: tiles.len() as u64,
             last_tile_cells: tiles.last().map_or(0, |cells| cells.len()) as u64,
             has_timestamps: self.has_timestamps,
