@@ -26,8 +26,11 @@ pub(super) const MAX_GROUPS: u64 = i16::MAX as u64;
 /// decodes nothing of its neighbours.
 pub(super) const ALIGNMENT: u64 = 4096;
 
-/// What programs read at the end of a file, whose footer's length they do not know.
-const LOOKED_AT: u64 = 64 << 10;
+/// The most bytes that programs read at the end of a file of about `len` bytes, whose footer's length they do not
+/// know: 64 KiB, and DuckDB a thousandth of the file, rounded up to a power of two, but no more than 256 KiB.
+fn looked_at(len: u64) -> u64 {
+    (len / 1000).clamp(64 << 10, 256 << 10).next_power_of_two()
+}
 
 /// Gaps take at most this share of a file. Smaller files have none.
 const MAX_GAPS: u64 = 32;
@@ -305,7 +308,7 @@ impl Plan {
     fn place(&mut self, leaves: &[Leaf]) {
         self.set_starts(leaves, 1);
         let chunks = self.groups() * leaves.len() as u64;
-        let gaps = (chunks + 1) * ALIGNMENT + LOOKED_AT;
+        let gaps = (chunks + 1) * ALIGNMENT + looked_at(self.end());
         if gaps <= self.end() / MAX_GAPS {
             self.set_starts(leaves, ALIGNMENT);
         }
@@ -369,7 +372,10 @@ impl Plan {
     pub(super) fn gap(&self) -> u64 {
         match self.alignment {
             1 => 0,
-            _ => (LOOKED_AT + ALIGNMENT).saturating_sub(self.footer + 8),
+            _ => {
+                let len = self.end() + ALIGNMENT + looked_at(u64::MAX).max(self.footer);
+                (looked_at(len) + ALIGNMENT).saturating_sub(self.footer + 8)
+            }
         }
     }
 
