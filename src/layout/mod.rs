@@ -6,7 +6,7 @@
 
 pub mod segments;
 
-use crate::bytes::{Bytes, Output, SequentialDetector};
+use crate::bytes::{Bytes, Keep, Output, SequentialDetector};
 use crate::error::{Error, Result};
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
@@ -117,8 +117,8 @@ impl FileLayout {
         FileLayout { path, ..self }
     }
 
-    /// This file, of which programs read parts, each by one request: what somebody reads ahead without knowing
-    /// the parts would be fetched in vain.
+    /// This file, of which programs read parts, each by one request: what the kernel reads ahead without knowing
+    /// the parts would be made in vain. It is opened for direct I/O, so that the kernel keeps nothing of it.
     #[must_use]
     pub fn read_in_parts(self) -> FileLayout {
         let in_parts = true;
@@ -145,8 +145,12 @@ impl FileLayout {
     pub fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let len = self.len();
         let range = range.start.min(len)..range.end.min(len);
-        let keep = self.sequence.next(&range);
         let through = self.goes_through(&range);
+        let keep = match (self.sequence.next(&range), self.in_parts && !through) {
+            // Who reads a part again does so here.
+            (_, true) => Keep::Staying,
+            (keep, false) => keep,
+        };
         let read = ahead::going(through, || out.kept(keep, |out| self.read_parts(range, out)));
         read.map_err(|error| match &self.path {
             Some(path) => error.at(0).in_file(path),

@@ -388,7 +388,8 @@ impl Column {
     }
 }
 
-/// Cells that are read in order, as rows of tables are: chunks of them pass through the cache.
+/// Cells that are read in order, as rows of tables are: chunks of them pass through the cache, unless the reader
+/// says that they stay.
 struct InOrder(Arc<dyn Cells>);
 
 impl Cells for InOrder {
@@ -405,7 +406,8 @@ impl Cells for InOrder {
     }
 
     fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
-        out.kept(Keep::Passing, |out| self.0.read(content, range, out))
+        let keep = out.keep.unwrap_or(Keep::Passing);
+        out.kept(keep, |out| self.0.read(content, range, out))
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Tuning {
     pub page_values: u64,
     /// The most bytes of text of a page that are read in one step.
     pub page_text_bytes: u64,
+    /// Bytes that are made at once of a table for who goes through it.
+    pub table_window_bytes: u64,
 
     /// The most cells of a piece of a sparse matrix.
     pub matrix_piece_cells: u64,
@@ -90,6 +92,7 @@ impl Tuning {
         index_entries: 4096,
         page_values: 1 << 16,
         page_text_bytes: 1 << 20,
+        table_window_bytes: 512 << 10,
         matrix_piece_cells: 1 << 14,
     };
 
@@ -120,6 +123,7 @@ impl Tuning {
         index_entries: 16,
         page_values: 100,
         page_text_bytes: 100,
+        table_window_bytes: 1 << 10,
         matrix_piece_cells: 5,
     };
 }

@@ -110,6 +110,8 @@ def compare_counts(checks, folder):
         jobs = {
             "a mean": ("avg(v)", "", [(float(whole["v"].mean()),)], chunks([8], capacity)),
             "a filtered mean": ("avg(v)", "WHERE id >= 100000 AND id < 200000", [(float(whole["v"][100_000:200_000].mean()),)], None),
+            "a mean of those whose number is small": (
+                "avg(v)", "WHERE n < 500", [(float(whole["v"][whole["n"] < 500].mean()),)], chunks([8, 4, 1], capacity)),
             "a group-by": ("side, sum(n)", "GROUP BY side ORDER BY side",
                            sorted((label, int(whole["n"][whole["side"] == number].sum())) for number, label in enumerate(LABELS)), chunks([1, 1, 4], capacity)),
         }

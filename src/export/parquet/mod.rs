@@ -28,6 +28,7 @@ mod tests;
 mod thrift;
 
 use crate::bytes::{Bytes, Keep, Output, Zeros};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::export::grid::Attributes;
 use crate::export::metadata::Metadata;
@@ -37,8 +38,8 @@ use crate::format::datatype::CellValNum;
 use crate::layout::FileLayout;
 use crate::query::table::{Column, Table};
 use crate::query::{Field, Role, View};
-use crate::runtime::ahead;
 use crate::runtime::cache::CacheKey;
+use crate::runtime::{ahead, parallel};
 use arrow::Dictionary;
 use leaf::{Leaf, Logical};
 use page::Page;
@@ -95,6 +96,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
         footer::measure(&leaves, plan)
     })?;
     let objects = (0..leaves.len()).map(object).collect();
+    let windows = object(usize::MAX - 1);
     let file = Arc::new(File {
         footer: OnceLock::new(),
         footer_key: key,
@@ -103,6 +105,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
         leaves,
         plan,
         objects,
+        windows,
     });
     let mut start = MAGIC.to_vec();
     start.resize(file.plan.start_of(0) as usize, 0);
@@ -120,10 +123,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
             Box::new(end),
         ],
     )?;
-    Ok(match array.engine.storage.is_remote() {
-        true => layout.read_in_parts(),
-        false => layout,
-    })
+    Ok(layout.read_in_parts())
 }
 
 /// The leaves of a table, one per column.
@@ -214,6 +214,8 @@ struct File {
     plan: Arc<Plan>,
     /// The number of each leaf in the cache.
     objects: Vec<u64>,
+    /// The number of the windows in the cache.
+    windows: u64,
     dictionaries: Vec<OnceLock<Vec<u8>>>,
     footer: OnceLock<Arc<Vec<u8>>>,
     footer_key: CacheKey,
@@ -230,11 +232,64 @@ impl Bytes for Groups {
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let start = self.0.plan.start_of(0);
-        self.0.read_groups(range.start + start..range.end + start, out)
+        let range = range.start + start..range.end + start;
+        match self.0.has_windows(&range) {
+            true => self.0.read_windows(range, out),
+            false => self.0.read_groups(range, out),
+        }
     }
 }
 
 impl File {
+    fn engine(&self) -> &Engine {
+        &self.table.view().array().engine
+    }
+
+    /// Whether it is read by windows: for somebody who goes through a file on a disk by small reads, and waits
+    /// for each, as the kernel does not read ahead. Over a store the storage does, and a small cache would not
+    /// keep a window until all of it was read.
+    fn has_windows(&self, range: &Range<u64>) -> bool {
+        /// So many windows take a small share of the cache.
+        const MANY: u64 = 64;
+        let (engine, window) = (self.engine(), self.engine().tuning.table_window_bytes);
+        ahead::is_through()
+            && !engine.storage.is_remote()
+            && range.end - range.start <= 2 * window
+            && engine.cache.capacity() >= MANY * window
+    }
+
+    /// Appends the bytes in `range` of the file, which must be in row groups, from windows that all processors
+    /// make together.
+    fn read_windows(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        /// Parts of a window that one thread makes at a time.
+        const PARTS: u64 = 4;
+        let (cache, size) = (&self.engine().cache, self.engine().tuning.table_window_bytes);
+        for number in range.start / size..range.end.div_ceil(size) {
+            let start = self.plan.start_of(0).max(number * size);
+            let end = self.plan.end().min((number + 1) * size);
+            let wanted = range.start.max(start)..range.end.min(end);
+            let window = cache.derive(CacheKey::tile(self.windows, number), size, Keep::Passing, || {
+                let step = (end - start).div_ceil(PARTS);
+                let parts = parallel::each(PARTS, |part| {
+                    let mut made = Output::keeping(Keep::Passing);
+                    let range = (start + part * step).min(end)..(start + (part + 1) * step).min(end);
+                    self.read_groups(range, &mut made)?;
+                    Ok::<_, Error>(made)
+                })?;
+                Ok(parts.iter().map(|part| &**part).collect::<Vec<&[u8]>>().concat())
+            });
+            match window {
+                Ok(window) => out.share(
+                    window,
+                    (wanted.start - start) as usize..(wanted.end - start) as usize,
+                )?,
+                // What cannot be read may lie beside what is wanted.
+                Err(_) => self.read_groups(wanted, out)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Appends the bytes in `range` of the file, which must be in row groups.
     fn read_groups(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let mut number = self.plan.group_at(range.start);
@@ -283,8 +338,9 @@ impl File {
             column,
             rows: self.plan.rows_of(number),
             amount: chunk.amount,
-            engine: &self.table.view().array().engine,
+            engine: self.engine(),
             key: CacheKey::tile(self.objects.get(chunk.leaf).copied().ok_or_else(missing)?, number),
+            keep: out.keep,
         };
         let wanted = range.start.max(data) - data..range.end - data;
         if !page.engine.storage.is_remote() || ahead::is_through() {
@@ -319,7 +375,7 @@ impl File {
         if let Some(footer) = self.footer.get() {
             return Ok(footer);
         }
-        let engine = &self.table.view().array().engine;
+        let engine = self.engine();
         let footer = engine
             .cache
             .derive(self.footer_key, self.plan.footer, Keep::Staying, || {

@@ -202,6 +202,8 @@ pub(super) struct Page<'a> {
     /// Where the index of the page is cached.
     pub engine: &'a Engine,
     pub key: CacheKey,
+    /// How to cache the chunks of the values.
+    pub keep: Option<Keep>,
 }
 
 impl Page<'_> {
@@ -443,7 +445,7 @@ impl Page<'_> {
             _ => {}
         }
         let size = self.size();
-        let mut stored = Output::new();
+        let mut stored = Output::keeping(self.keep);
         let mut at = elements.start;
         while at < elements.end {
             let end = at

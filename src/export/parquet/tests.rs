@@ -76,6 +76,15 @@ fn files_are_as_long_as_they_say_whatever_is_read_first() {
                 let expected = &all[start as usize..(end as usize).min(all.len())];
                 assert!(*piece == *expected, "{}: {start}..{end}", path.display());
             }
+            // From its beginning on it is read by windows.
+            let mut start = 0;
+            while start < file.len() {
+                let end = file.len().min(start + 1 + random.below(3000));
+                let piece = Output::of(|out| other.read(start..end, out)).unwrap();
+                let expected = &all[start as usize..end as usize];
+                assert!(*piece == *expected, "{}: {start}..{end}", path.display());
+                start = end;
+            }
             files += 1;
             groups += view.count().unwrap().div_ceil(tuning.max_group_rows);
         }

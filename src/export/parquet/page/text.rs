@@ -57,7 +57,7 @@ impl Page<'_> {
         };
         let start = first.1 + inside(first.0, first.2).start;
         let end = last.1 + inside(last.0, last.2).end;
-        let mut piece = Output::new();
+        let mut piece = Output::keeping(self.keep);
         self.column.cells()?.read(Content::Data, start..end, &mut piece)?;
         for &(place, at, len) in texts {
             let head = (len as u32).to_le_bytes();
