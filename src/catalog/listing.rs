@@ -18,7 +18,7 @@ use crate::format::commits::{last_component, parse_consolidated};
 use crate::format::name::TimestampedName;
 use crate::fragment::Fragment;
 use crate::fragment::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
-use crate::storage::{DirEntry, EntryType};
+use crate::storage::{DirEntry, EntryType, join};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -180,14 +180,15 @@ impl ArrayListing {
         mut make: impl FnMut(PathBuf, &str, TimestampedName) -> Arc<Fragment>,
     ) -> Result<ArrayListing> {
         let read_at = engine.now();
-        let changed = ["", SCHEMA_DIRECTORY, "__fragments", "__commits"].into_iter();
-        let changed = changed.filter_map(|name| engine.storage.metadata(&array.join(name)).ok());
-        let changed = changed.map(|metadata| metadata.mtime).max().unwrap_or(0);
         let directory = array.join("__fragments");
+        let changing = ["", "__fragments", SCHEMA_DIRECTORY, "__commits"];
+        let changing = changing.map(|name| join(array, Path::new(name)));
+        let looked = engine.storage.metadata_of(&changing)?;
+        let changed = looked.iter().flatten().map(|metadata| metadata.mtime).max();
+        let changed = changed.unwrap_or(0);
         let list_fragments = || list_or_empty(engine, &directory);
         let (root, schemas, commits, listed) = std::thread::scope(|scope| {
-            let large = engine.storage.metadata(&directory);
-            let large = large.is_ok_and(|metadata| metadata.len > LARGE_DIRECTORY);
+            let large = looked[1].is_some_and(|metadata| metadata.len > LARGE_DIRECTORY);
             let listed = large.then(|| scope.spawn(list_fragments));
             let root = only_known(engine, array, engine.storage.list(array)?)?;
             let commits_directory = list_own(engine, &array.join("__commits"))?;

@@ -2,11 +2,11 @@
 
 use crate::calendar::now;
 use crate::engine::Engine;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::{hash, lock};
 use crate::storage::{RACY_WINDOW, RECHECK_AFTER};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -111,21 +111,11 @@ impl<T> Revalidated<T> {
     /// The state of the directories, and the newest of their modification times.
     fn stamp(&self, engine: &Engine) -> Result<(Stamp, u64)> {
         engine.storage.will_list(&self.directories);
-        let first = self.directories.first().map(PathBuf::as_path);
-        let mut newest = 0;
-        let mut look = |path: &Path| match engine.storage.metadata(path) {
-            Ok(metadata) => {
-                newest = newest.max(metadata.mtime);
-                Ok(Some(metadata.version))
-            }
-            Err(e) if e.kind() == ErrorKind::NotFound && Some(path) != first => Ok(None),
-            Err(e) => Err(e),
-        };
-        let stamp = self
-            .directories
+        let found = engine.storage.metadata_of(&self.directories)?;
+        let newest = found.iter().flatten().map(|metadata| metadata.mtime).max();
+        let versions = found
             .iter()
-            .map(|path| look(path))
-            .collect::<Result<_>>()?;
-        Ok((stamp, newest))
+            .map(|metadata| metadata.map(|metadata| metadata.version));
+        Ok((versions.collect(), newest.unwrap_or(0)))
     }
 }

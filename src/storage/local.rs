@@ -8,7 +8,7 @@ use super::open_file_cache::is_out_of_descriptors;
 use super::permissions::PermissionCache;
 use super::walk::{Place, walk};
 use super::{
-    Audience, Blob, DirEntry, EntryType, LocalFiles, Metadata, Reached, Space, Storage, Want, join,
+    Audience, Blob, DirEntry, EntryType, LocalFiles, Metadata, Reached, Space, Storage, Want, found, join,
     local_inside,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -102,6 +102,28 @@ impl LocalStorage {
         error.in_file(self.display(path))
     }
 
+    /// The attributes of the file or directory at `path`; `NotFound` if it is something else.
+    fn attributes(&self, metadata: &fs::Metadata, path: &Path) -> Result<Metadata> {
+        let entry_type = if metadata.is_dir() {
+            EntryType::Directory
+        } else if metadata.is_file() {
+            EntryType::File
+        } else {
+            return Err(Error::not_found("neither a file nor a directory").in_file(self.display(path)));
+        };
+        let milliseconds = metadata
+            .mtime()
+            .saturating_mul(1000)
+            .saturating_add(metadata.mtime_nsec() / 1_000_000);
+        Ok(Metadata {
+            entry_type,
+            len: metadata.len(),
+            mtime: u64::try_from(milliseconds).unwrap_or(0),
+            identity: identity(metadata),
+            version: version(metadata),
+        })
+    }
+
     /// The entry to list; None if it is gone.
     fn classify(&self, directory: &Path, entry: &fs::DirEntry) -> Result<Option<DirEntry>> {
         let name = entry.file_name();
@@ -155,24 +177,31 @@ impl Storage for LocalStorage {
     fn metadata(&self, path: &Path) -> Result<Metadata> {
         let file = self.open_inside(path, OFlag::O_PATH)?;
         let metadata = file.metadata().map_err(|e| self.error(&e, path))?;
-        let entry_type = if metadata.is_dir() {
-            EntryType::Directory
-        } else if metadata.is_file() {
-            EntryType::File
-        } else {
-            return Err(Error::not_found("neither a file nor a directory").in_file(self.display(path)));
+        self.attributes(&metadata, path)
+    }
+
+    fn metadata_of(&self, paths: &[PathBuf]) -> Result<Vec<Option<Metadata>>> {
+        let Some((first, others)) = paths.split_first() else {
+            return Ok(Vec::new());
         };
-        let milliseconds = metadata
-            .mtime()
-            .saturating_mul(1000)
-            .saturating_add(metadata.mtime_nsec() / 1_000_000);
-        Ok(Metadata {
-            entry_type,
-            len: metadata.len(),
-            mtime: u64::try_from(milliseconds).unwrap_or(0),
-            identity: identity(&metadata),
-            version: version(&metadata),
-        })
+        let directory = self.open_inside(first, OFlag::O_PATH)?;
+        let metadata = directory.metadata().map_err(|e| self.error(&e, first))?;
+        let mut all = vec![Some(self.attributes(&metadata, first)?)];
+        // What is open, whatever the path leads to by now.
+        let place = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        for (number, path) in others.iter().enumerate() {
+            let name = path
+                .file_name()
+                .filter(|_| path.parent() == Some(first.as_path()));
+            let metadata = match name.map(|name| fs::symlink_metadata(place.join(name))) {
+                // Without a link on the way, it lies in the source.
+                Some(Ok(metadata)) if !metadata.is_symlink() => self.attributes(&metadata, path),
+                Some(Err(error)) => Err(self.error(&error, path)),
+                _ => self.metadata(path),
+            };
+            all.push(found(number + 1, metadata)?);
+        }
+        Ok(all)
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
@@ -416,6 +445,15 @@ mod tests {
         for path in ["a/out/f", "a/b/f/none", "none", "a/top/../out/f", "../out/f"] {
             assert_eq!(read(path), "-", "{path}");
         }
+        // Of all paths at once, the same is found as of each.
+        let inside = [
+            "a", "a/b", "a/out", "a/twice", "a/top", "a/none", "a/b/f", "absolute", "out",
+        ]
+        .map(PathBuf::from);
+        let each = inside.iter().map(|path| storage.metadata(path).ok());
+        assert_eq!(storage.metadata_of(&inside).unwrap(), each.collect::<Vec<_>>());
+        let missing = storage.metadata_of(&["a/none".into(), "a".into()]);
+        assert_eq!(missing.err().map(|e| e.kind()), Some(ErrorKind::NotFound));
         // A pipe is no file, and nobody waits for its other end.
         nix::unistd::mkfifo(&root.join("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
         let error = storage.open(Path::new("pipe")).err().unwrap();

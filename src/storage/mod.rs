@@ -23,7 +23,7 @@ pub use open_file_cache::OpenFileCache;
 pub use steady::SteadyStorage;
 pub use tail::Tail;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::cache::ChunkCache;
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -87,6 +87,14 @@ pub trait Storage: Send + Sync {
 
     /// The attributes of `path`; `NotFound` if it does not exist, or is [`EntryType::Other`].
     fn metadata(&self, path: &Path) -> Result<Metadata>;
+
+    /// The attributes of a directory, the first of `paths`, and of the others; None for those that do not exist.
+    /// `NotFound` if the first does not exist. Costs less than one by one if the others lie in the first.
+    fn metadata_of(&self, paths: &[PathBuf]) -> Result<Vec<Option<Metadata>>> {
+        let each = paths.iter().enumerate();
+        each.map(|(number, path)| found(number, self.metadata(path)))
+            .collect()
+    }
 
     /// Opens a file for reading; `NotFound` if it does not exist, `Corrupt` if it is not a regular file.
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>>;
@@ -173,6 +181,14 @@ pub trait Storage: Send + Sync {
         if let Some(inner) = self.inner() {
             inner.share(budget);
         }
+    }
+}
+
+/// The attributes of the path with this number in [`Storage::metadata_of`].
+fn found(number: usize, metadata: Result<Metadata>) -> Result<Option<Metadata>> {
+    match metadata {
+        Err(error) if error.kind() == ErrorKind::NotFound && number > 0 => Ok(None),
+        metadata => metadata.map(Some),
     }
 }
 

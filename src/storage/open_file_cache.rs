@@ -116,6 +116,10 @@ impl Storage for OpenFileCache {
         self.with_descriptors(|| self.inner.metadata(path))
     }
 
+    fn metadata_of(&self, paths: &[PathBuf]) -> Result<Vec<Option<Metadata>>> {
+        self.with_descriptors(|| self.inner.metadata_of(paths))
+    }
+
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         self.with_descriptors(|| self.inner.open(path))
     }
