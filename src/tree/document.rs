@@ -111,17 +111,18 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S,
             .number(&(&document.of, document.name, what, state))
     }
 
-    /// The memoised lengths in the current state.
-    fn known(&self) -> Option<Arc<Lengths>> {
-        let number = self.number("lengths", (self.state)()?);
-        self.document.engine.cache.find(CacheKey::of(number))
+    /// The current state, and the lengths that are memoised for it.
+    fn known(&self) -> (Option<u64>, Option<Arc<Lengths>>) {
+        let state = (self.state)();
+        let number = state.map(|state| self.number("lengths", state));
+        let cache = &self.document.engine.cache;
+        (state, number.and_then(|number| cache.find(CacheKey::of(number))))
     }
 
-    /// Renders the content, and measures it unless `known` fits. Memoises the lengths, and keeps text for the
-    /// open that usually follows.
-    fn make(&self, known: Option<Arc<Lengths>>) -> Result<(Form, Arc<Lengths>)> {
+    /// Renders the content, which was in `state` a moment ago, and measures it unless `known` fits. Memoises the
+    /// lengths, and keeps text for the open that usually follows.
+    fn make(&self, state: Option<u64>, known: Option<Arc<Lengths>>) -> Result<(Form, Arc<Lengths>)> {
         let engine = &self.document.engine;
-        let state = (self.state)();
         let DocumentContent { form, errors } = (self.render)()?;
         let lengths = match &form {
             Form::Text(text) => Arc::new(Lengths {
@@ -181,8 +182,8 @@ where
 {
     fn stat(&self) -> Result<Stat> {
         let lengths = match self.known() {
-            Some(known) => known,
-            None => self.make(None)?.1,
+            (_, Some(known)) => known,
+            (state, None) => self.make(state, None)?.1,
         };
         Ok(Stat {
             len: lengths.total(),
@@ -203,13 +204,13 @@ where
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        let known = self.known();
+        let (state, known) = self.known();
         if let Some(lengths) = &known
             && let Some(text) = self.text(lengths.version)
         {
             return self.opened(Form::Text(text), lengths.clone());
         }
-        let (form, lengths) = self.make(known)?;
+        let (form, lengths) = self.make(state, known)?;
         self.opened(form, lengths)
     }
 
