@@ -46,6 +46,7 @@ RASTERS = {
     "attributes": ("int16", 3, "ATTRIBUTES", dict(crs="EPSG:3035", transform=UTM)),
     "rotated": ("uint8", 1, "BAND", dict(crs="EPSG:32632", transform=ROTATED, nodata=0)),
     "own": ("float64", 2, "BAND", dict(crs=OWN, transform=UTM, nodata=float("nan"))),
+    "heights": ("float32", 1, "BAND", dict(crs="EPSG:7415", transform=UTM)),
     "local": ("int32", 1, "BAND", dict(transform=UTM)),
     "plain": ("float32", 1, "BAND", {}),
     "point": ("uint8", 3, "PIXEL", dict(crs="EPSG:32632", transform=UTM)),

@@ -27,10 +27,6 @@ impl System {
             let mut opened = inside.iter().filter_map(|part| opened(part));
             opened.find(|(name, _)| names.contains(name))
         };
-        let code = inner(&["AUTHORITY", "ID"]).and_then(|(_, parts)| match *parts.as_slice() {
-            [registry, code, ..] if text(registry) == "EPSG" => text(code).parse().ok(),
-            _ => None,
-        });
         const UNITS: [&str; 3] = ["UNIT", "LENGTHUNIT", "ANGLEUNIT"];
         let unit = inner(&UNITS).or_else(|| {
             let (_, axis) = inner(&["AXIS"])?;
@@ -39,10 +35,19 @@ impl System {
         });
         Some(System {
             is_projected,
-            // GeoTIFF has a meaning of its own for other numbers.
-            code: code.filter(|code| (1024..32767).contains(code)),
+            code: code(&inside),
             unit: unit.and_then(|(_, parts)| parts.get(1)?.trim().parse().ok()),
         })
+    }
+
+    /// The code of the heights that a compound system has; None if it is no compound system, or has none.
+    pub fn heights(wkt: &str) -> Option<u16> {
+        let ("COMPD_CS" | "COMPOUNDCRS", inside) = opened(wkt)? else {
+            return None;
+        };
+        let mut opened = inside.iter().filter_map(|part| opened(part));
+        let (_, heights) = opened.find(|(name, _)| matches!(*name, "VERT_CS" | "VERTCRS" | "VERTICALCRS"))?;
+        code(&heights)
     }
 
     /// The system of places on the ground: the root, or the one that a compound system has for it.
@@ -52,6 +57,18 @@ impl System {
             _ => None,
         })
     }
+}
+
+/// The code of EPSG among the parts of a system.
+fn code(inside: &[&str]) -> Option<u16> {
+    let mut opened = inside.iter().filter_map(|part| opened(part));
+    let (_, parts) = opened.find(|(name, _)| matches!(*name, "AUTHORITY" | "ID"))?;
+    let code: u16 = match *parts.as_slice() {
+        [registry, code, ..] if text(registry) == "EPSG" => text(code).parse().ok()?,
+        _ => return None,
+    };
+    // GeoTIFF has a meaning of its own for other numbers.
+    (1024..32767).contains(&code).then_some(code)
 }
 
 /// A text without its quotes.
@@ -112,6 +129,12 @@ mod tests {
         let compound = format!(r#"COMPD_CS["a",{projected},VERT_CS["b"],AUTHORITY["EPSG","7405"]]"#);
         assert_eq!(System::root(&compound), None);
         assert_eq!(System::horizontal(&compound), System::root(&projected));
+        assert_eq!(
+            (System::heights(&compound), System::heights(&projected)),
+            (None, None)
+        );
+        let compound = format!(r#"COMPOUNDCRS["a",{second},VERTCRS["b",ID["EPSG",5709]]]"#);
+        assert_eq!(System::heights(&compound), Some(5709));
         for malformed in [
             r#"GEOGCS["a"#,
             "GEOGCS]]",

@@ -8,7 +8,8 @@
 //! | 34735, 34737 | the keys of the coordinate reference system, and their text |
 //! | 42112 | GDAL's metadata, as XML in which texts are escaped twice |
 //!
-//! A reference system with a code of EPSG is told by this, any other by its WKT. Without one there are no keys:
+//! A reference system with a code of EPSG is told by this, one of places and heights by the codes of both, any other
+//! by its WKT. Without one there are no keys:
 //! GDAL would make up a local system.
 
 use super::Image;
@@ -92,12 +93,14 @@ fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
     const GEOGRAPHIC: u16 = 2048;
     const PROJECTED: u16 = 3072;
     const CITATION: u16 = 3073;
+    const HEIGHTS: u16 = 4096;
     /// The tag of texts.
     const TEXTS: u16 = 34737;
     const USER_DEFINED: u16 = 32767;
     let raster = [RASTER, 0, 1, if is_point { 2 } else { 1 }];
     let mut text = format!("ESRI PE String = {wkt}|");
-    let system = System::root(wkt);
+    let heights = System::heights(wkt);
+    let system = System::root(wkt).or_else(|| heights.and_then(|_| System::horizontal(wkt)));
     let code = system.and_then(|system| Some((system.is_projected, system.code?)));
     let (model, last) = match (code, u16::try_from(text.len())) {
         (Some((true, code)), _) => (1, [PROJECTED, 0, 1, code]),
@@ -109,8 +112,12 @@ fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
     if model != USER_DEFINED {
         text.clear();
     }
-    let keys = [[1, 1, 0, 3], [MODEL, 0, 1, model], raster, last];
-    (keys.concat(), text)
+    let heights = heights.filter(|_| model != USER_DEFINED);
+    // Readers expect heights from minor revision 1 on.
+    let header = heights.map_or([1, 1, 0, 3], |_| [1, 1, 1, 4]);
+    let keys = [header, [MODEL, 0, 1, model], raster, last].into_iter();
+    let keys = keys.chain(heights.map(|code| [HEIGHTS, 0, 1, code]));
+    (keys.flatten().collect(), text)
 }
 
 /// GDAL's metadata: tags of the raster, then those of each sample; empty if there are none. Of the tags that
@@ -175,6 +182,12 @@ mod tests {
             coded,
             [1, 1, 0, 3, 1024, 0, 1, 2, 1025, 0, 1, 2, 2048, 0, 1, 4326]
         );
+        assert_eq!(text, "");
+        let compound =
+            r#"COMPD_CS["a",PROJCS["b",AUTHORITY["EPSG","28992"]],VERT_CS["c",AUTHORITY["EPSG","5709"]]]"#;
+        let (coded, text) = keys(compound, false);
+        assert_eq!(coded[..4], [1, 1, 1, 4]);
+        assert_eq!(coded[12..], [3072, 0, 1, 28992, 4096, 0, 1, 5709]);
         assert_eq!(text, "");
         let (coded, text) = keys(r#"LOCAL_CS["a"]"#, false);
         assert_eq!(text, r#"ESRI PE String = LOCAL_CS["a"]|"#);
