@@ -251,6 +251,12 @@ impl Deref for Output {
     }
 }
 
+impl AsRef<[u8]> for Output {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl From<Output> for Vec<u8> {
     fn from(mut output: Output) -> Vec<u8> {
         output.write(std::mem::take)

@@ -289,12 +289,12 @@ impl Site {
         let json = chosen.or_else(|| (!of_page && headers::wants_json(&question.headers)).then_some(false));
         let mut answer = match json {
             Some(names_only) => {
-                let content = Content::of(json::listing(asked, names_only), None).map_err(failed)?;
+                let content = Content::of(json::listing(asked, names_only)).map_err(failed)?;
                 Answer::new(StatusCode::OK, "application/json", content)
             }
             None => match page::answer(asked).map_err(failed)? {
                 Page::Html { policy, pieces } => {
-                    let content = Content::of(pieces, None).map_err(failed)?;
+                    let content = Content::of(pieces).map_err(failed)?;
                     let mut answer = Answer::new(StatusCode::OK, "text/html; charset=utf-8", content);
                     answer.set(CONTENT_SECURITY_POLICY, policy);
                     answer
@@ -344,7 +344,7 @@ impl Site {
             node,
         };
         let pieces = webdav::multistatus(wanted.clone(), target, below, self.prefix.clone());
-        let content = Content::of(pieces, None).map_err(|error| self.failed(&path, &error))?;
+        let content = Content::of(pieces).map_err(|error| self.failed(&path, &error))?;
         let mut answer = Answer::new(StatusCode::MULTI_STATUS, webdav::CONTENT_TYPE, content);
         answer.set(CACHE_CONTROL, "no-store");
         Ok(answer)
@@ -436,7 +436,7 @@ impl Site {
 
     /// The content of `parts` of `open`, `len` bytes together.
     fn content(&self, open: Arc<FileLayout>, parts: Vec<Part>, len: u64) -> crate::Result<Content> {
-        Content::of(Box::new(FilePieces::new(open, parts)), Some(len))
+        Content::of_file(FilePieces::new(open, parts), len)
     }
 }
 

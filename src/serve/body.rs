@@ -14,11 +14,15 @@ use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// Bytes of a piece of a file. One is sent while the next is made: together they are what an answer may take.
-pub const PIECE: u64 = 128 << 10;
+/// Bytes of a piece of a file: of most chunks of data. What is a part of one chunk is sent as it lies in the
+/// cache.
+pub const PIECE: u64 = 64 << 10;
+
+/// Pieces of a file that are made at once, while another is sent: together what an answer may take.
+const MADE_AT_ONCE: usize = 3;
 
 /// The first piece is smaller, because the head waits for it.
 const FIRST_PIECE: u64 = 32 << 10;
@@ -30,27 +34,44 @@ pub enum Content {
     /// Pieces, the first of which is there, with the length of all if it is known.
     Pieces {
         first: Option<Bytes>,
-        rest: Pieces,
+        rest: Rest,
         len: Option<u64>,
     },
 }
 
+/// What is left of the pieces of an answer.
+pub enum Rest {
+    /// Each is made by itself.
+    File(FilePieces),
+    /// Each is made after the one before it.
+    Sequence(Pieces),
+}
+
 impl Content {
     /// The content of `pieces`, of which it makes the first.
-    pub fn of(mut pieces: Pieces, len: Option<u64>) -> Result<Content> {
+    pub fn of(mut pieces: Pieces) -> Result<Content> {
         Ok(Content::Pieces {
             first: pieces.next().transpose()?,
-            rest: pieces,
-            len,
+            rest: Rest::Sequence(pieces),
+            len: None,
+        })
+    }
+
+    /// The content of `pieces` of a file, `len` bytes together, of which it makes the first.
+    pub fn of_file(mut pieces: FilePieces, len: u64) -> Result<Content> {
+        let first = pieces.next(FIRST_PIECE);
+        Ok(Content::Pieces {
+            first: first.map(|first| pieces.file.read(first)).transpose()?,
+            rest: Rest::File(pieces),
+            len: Some(len),
         })
     }
 }
 
 /// Parts of an open file, with bytes of our own between them.
 pub struct FilePieces {
-    open: Arc<FileLayout>,
+    file: OpenFile,
     parts: VecDeque<Part>,
-    size: u64,
 }
 
 /// A part of an answer.
@@ -61,40 +82,57 @@ pub enum Part {
     File(Range<u64>),
 }
 
+/// The file that an answer is read from.
+#[derive(Clone)]
+struct OpenFile(Arc<FileLayout>);
+
 impl FilePieces {
     /// The pieces of `parts` of `open`.
     pub fn new(open: Arc<FileLayout>, parts: impl IntoIterator<Item = Part>) -> FilePieces {
         FilePieces {
-            open,
+            file: OpenFile(open),
             parts: parts.into_iter().collect(),
-            size: FIRST_PIECE,
         }
     }
-}
 
-impl Iterator for FilePieces {
-    type Item = Result<Bytes>;
-
-    fn next(&mut self) -> Option<Result<Bytes>> {
-        let size = std::mem::replace(&mut self.size, PIECE);
-        let mut out = Output::new();
-        while (out.len() as u64) < size
+    /// The parts of the next piece, which ends where a multiple of `size` bytes of the file does; None behind
+    /// the last one.
+    fn next(&mut self, size: u64) -> Option<Vec<Part>> {
+        let (mut piece, mut len) = (Vec::new(), 0);
+        while len < size
             && let Some(part) = self.parts.pop_front()
         {
             match part {
-                Part::Own(bytes) => out.append(&bytes),
+                Part::Own(bytes) => {
+                    len += bytes.len() as u64;
+                    piece.push(Part::Own(bytes));
+                }
                 Part::File(range) => {
-                    let end = range.end.min(range.start + size - out.len() as u64);
-                    if let Err(error) = self.open.read(range.start..end, &mut out) {
-                        return Some(Err(error));
-                    }
+                    let end = range.end.min(range.start - range.start % size + size);
+                    len += end - range.start;
+                    piece.push(Part::File(range.start..end));
                     if end < range.end {
                         self.parts.push_front(Part::File(end..range.end));
+                        break;
                     }
                 }
             }
         }
-        (!out.is_empty()).then(|| Ok(Bytes::from(Vec::from(out))))
+        (len > 0).then_some(piece)
+    }
+}
+
+impl OpenFile {
+    /// The bytes of a piece.
+    fn read(&self, piece: Vec<Part>) -> Result<Bytes> {
+        let mut out = Output::new().sharing_at_most(PIECE as usize);
+        for part in piece {
+            match part {
+                Part::Own(bytes) => out.append(&bytes),
+                Part::File(range) => self.0.read(range, &mut out)?,
+            }
+        }
+        Ok(Bytes::from_owner(out))
     }
 }
 
@@ -107,17 +145,16 @@ pub struct Body {
     gone: Arc<AtomicBool>,
     busy: Busy,
     first: Option<Bytes>,
-    rest: Rest,
+    making: VecDeque<oneshot::Receiver<Result<Made>>>,
+    /// None if there is none, or while a piece of a sequence is made.
+    rest: Option<Rest>,
     left: Option<u64>,
     sent: u64,
     ended: Option<Ended>,
 }
 
-enum Rest {
-    Nothing,
-    Waiting(Pieces),
-    Making(oneshot::Receiver<Result<(Option<Bytes>, Pieces)>>),
-}
+/// A piece, if there was another, and the rest of its sequence.
+type Made = (Option<Bytes>, Option<Rest>);
 
 impl Body {
     /// The body of an answer to the client who is gone when `gone` is set. It is counted by `busy`. Calls `ended` when it is dropped.
@@ -131,15 +168,16 @@ impl Body {
         let (first, rest, left) = match content {
             Content::Bytes(bytes) => {
                 let len = bytes.len() as u64;
-                (Some(bytes), Rest::Nothing, Some(len))
+                (Some(bytes), None, Some(len))
             }
-            Content::Pieces { first, rest, len } => (first, Rest::Waiting(rest), len),
+            Content::Pieces { first, rest, len } => (first, Some(rest), len),
         };
         Body {
             pool,
             gone,
             busy,
             first: first.filter(|first| !first.is_empty()),
+            making: VecDeque::new(),
             rest,
             left,
             sent: 0,
@@ -147,15 +185,27 @@ impl Body {
         }
     }
 
-    /// Begins to make the next piece, unless there is none to come.
-    fn make_next(&mut self, mut pieces: Pieces) {
-        self.rest = match self.left {
-            Some(0) => Rest::Nothing,
-            _ => Rest::Making(self.pool.run(&self.gone, move || {
-                let next = pieces.next().transpose()?;
-                Ok((next, pieces))
-            })),
-        };
+    /// Begins to make the next pieces.
+    fn make(&mut self) {
+        while self.making.len() < MADE_AT_ONCE
+            && let Some(rest) = self.rest.take()
+        {
+            let made = match rest {
+                Rest::File(mut pieces) => {
+                    let Some(piece) = pieces.next(PIECE) else { break };
+                    let file = pieces.file.clone();
+                    self.rest = Some(Rest::File(pieces));
+                    self.pool
+                        .run(&self.gone, move || Ok((Some(file.read(piece)?), None)))
+                }
+                Rest::Sequence(mut pieces) => self.pool.run(&self.gone, move || {
+                    let next = pieces.next().transpose()?;
+                    let rest = next.is_some().then_some(Rest::Sequence(pieces));
+                    Ok((next, rest))
+                }),
+            };
+            self.making.push_back(made);
+        }
     }
 
     fn send(&mut self, piece: Bytes) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
@@ -168,15 +218,14 @@ impl Body {
                 None => return self.cut(&Error::internal("an answer has more bytes than its head says")),
             }
         }
-        if let Rest::Waiting(pieces) = std::mem::replace(&mut self.rest, Rest::Nothing) {
-            self.make_next(pieces);
-        }
+        self.make();
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     /// Ends the answer before its end, so that nobody takes it for whole.
     fn cut(&mut self, error: &Error) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        self.rest = Rest::Nothing;
+        self.rest = None;
+        self.making.clear();
         if let Some(ended) = self.ended.take() {
             ended(self.sent, Some(error));
         }
@@ -198,33 +247,26 @@ impl hyper::body::Body for Body {
             if let Some(first) = body.first.take() {
                 return body.send(first);
             }
-            match std::mem::replace(&mut body.rest, Rest::Nothing) {
-                Rest::Nothing => {
-                    return match body.left {
-                        None | Some(0) => Poll::Ready(None),
-                        Some(_) => body.cut(&Error::internal("an answer has fewer bytes than its head says")),
-                    };
-                }
-                Rest::Waiting(pieces) => body.make_next(pieces),
-                Rest::Making(mut receiver) => {
-                    let Poll::Ready(made) = Pin::new(&mut receiver).poll(context) else {
-                        body.rest = Rest::Making(receiver);
-                        return Poll::Pending;
-                    };
-                    match made {
-                        Ok(Ok((Some(piece), pieces))) if piece.is_empty() => {
-                            body.rest = Rest::Waiting(pieces)
-                        }
-                        Ok(Ok((Some(piece), pieces))) => {
-                            body.rest = Rest::Waiting(pieces);
-                            return body.send(piece);
-                        }
-                        // The length is looked at above.
-                        Ok(Ok((None, _))) => {}
-                        Ok(Err(error)) => return body.cut(&error),
-                        Err(_) => return body.cut(&Error::internal("a thread that makes answers has ended")),
+            body.make();
+            let Some(next) = body.making.front_mut() else {
+                return match body.left {
+                    None | Some(0) => Poll::Ready(None),
+                    Some(_) => body.cut(&Error::internal("an answer has fewer bytes than its head says")),
+                };
+            };
+            let made = ready!(Pin::new(next).poll(context));
+            body.making.pop_front();
+            match made {
+                Ok(Ok((piece, rest))) => {
+                    if rest.is_some() {
+                        body.rest = rest;
+                    }
+                    if let Some(piece) = piece.filter(|piece| !piece.is_empty()) {
+                        return body.send(piece);
                     }
                 }
+                Ok(Err(error)) => return body.cut(&error),
+                Err(_) => return body.cut(&Error::internal("a thread that makes answers has ended")),
             }
         }
     }
@@ -232,7 +274,7 @@ impl hyper::body::Body for Body {
     fn is_end_stream(&self) -> bool {
         match self.left {
             Some(left) => left == 0,
-            None => self.first.is_none() && matches!(self.rest, Rest::Nothing),
+            None => self.first.is_none() && self.making.is_empty() && self.rest.is_none(),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! What is asked for is found and made by synchronous code in a pool of threads. What goes over the network
 //! is the business of an asynchronous runtime of its own, to which an answer is an iterator of pieces
-//! ([`Pieces`]): the next one is made while the one before it is sent, so that a client who does not read
+//! ([`Pieces`]): the next ones are made while one is sent, so that a client who does not read
 //! holds no thread.
 
 mod access;
