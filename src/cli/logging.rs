@@ -9,6 +9,7 @@
 //! On stderr a message is a line `tiledbfs: LEVEL: TEXT`. If stderr is the journal, `<SEVERITY>` precedes it.
 
 use super::{Failure, show_path};
+use crate::calendar::{now, timestamp};
 use crate::printable::escape;
 use clap::{ArgAction, Args};
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -145,6 +146,10 @@ fn install(level: Option<LevelFilter>, file: Option<Arc<LogFile>>) {
         Some(file) => Box::new(Lines(file.clone())),
         None => Box::new(io::sink()),
     };
+    builder.format(|out, record| {
+        let (when, level) = (timestamp(now()), record.level());
+        writeln!(out, "[{when} {level:<5} {}] {}", record.target(), record.args())
+    });
     let lines = builder.target(env_logger::Target::Pipe(target)).build();
     log::set_max_level(lines.filter());
     let logger = LOGGER.get_or_init(|| Logger {

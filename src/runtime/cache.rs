@@ -414,14 +414,26 @@ impl ChunkCache {
         keep: Keep,
         load: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
-        let key = typed::<T>(key);
+        let mut landing = match self.find_or_begin(typed::<T>(key), estimate, keep)? {
+            Begun::Found(item) => return item.entry(),
+            Begun::Loading(landing) => landing,
+        };
+        let result = load().map(Arc::new);
+        landing.result = Some(result.clone().map(Item::new));
+        drop(landing);
+        result
+    }
+
+    /// The entry, if it is there or another thread loads it; else there is room for it now, and this thread
+    /// loads it. Not a part of `fetch`, which is compiled for each type of entries and each way to load one.
+    fn find_or_begin(&self, key: TypedKey, estimate: u64, keep: Keep) -> Result<Begun<'_>> {
         let flight = Arc::new(Flight::default());
         let mut begun = None;
         let mut state = lock(&self.state);
         loop {
             if let Some(item) = state.find(&key, keep) {
                 self.stats.cache_hits.add(1);
-                return item.entry();
+                return Ok(Begun::Found(item));
             }
             if let Some(other) = state.loading.get(&key).cloned() {
                 drop(state);
@@ -433,7 +445,7 @@ impl ChunkCache {
                     }
                     result => {
                         self.stats.cache_hits.add(1);
-                        return result.and_then(Item::entry);
+                        return result.map(Begun::Found);
                     }
                 }
             }
@@ -458,20 +470,14 @@ impl ChunkCache {
         state.loading_bytes = state.loading_bytes.saturating_add(estimate);
         self.stats.cache_bytes.set(state.bytes);
         drop(state);
-
-        // Returns the budget even if `load` panics, so that nobody waits forever.
-        let mut landing = Landing {
+        Ok(Begun::Loading(Landing {
             cache: self,
             key,
             keep,
             estimate,
             flight,
             result: None,
-        };
-        let result = load().map(Arc::new);
-        landing.result = Some(result.clone().map(Item::new));
-        drop(landing);
-        result
+        }))
     }
 
     /// Evicts until `wanted` more bytes fit or nothing is left: first passing entries beyond their useful
@@ -515,6 +521,14 @@ impl Drop for Borrowed<'_> {
     }
 }
 
+/// What a thread finds that wants an entry.
+enum Begun<'a> {
+    Found(Item),
+    /// It loads the entry itself.
+    Loading(Landing<'a>),
+}
+
+/// An entry that is being loaded. Gives its budget back even if that panics, so that nobody waits forever.
 struct Landing<'a> {
     cache: &'a ChunkCache,
     key: TypedKey,

@@ -1,10 +1,10 @@
 //! The same work for many parts, done by several threads.
 
-use crate::runtime::requester;
+use crate::runtime::{lock, requester};
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
 
 /// Threads that help at the moment, in the whole process: at most one for each processor, however many
@@ -50,7 +50,8 @@ where
     E: Send,
 {
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
-    let run = || {
+    let all = Mutex::new(Vec::new());
+    share(count, &|| {
         let mut done = Vec::new();
         while !failed.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -63,17 +64,25 @@ where
             }
             done.push((number, result));
         }
-        done
-    };
-    let (threads, requester) = (threads(), requester::requester());
-    let mut all = scope(|scope| {
-        let helpers: Vec<_> = (1..count.min(threads))
+        lock(&all).extend(done);
+    });
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    all.sort_unstable_by_key(|(number, _)| *number);
+    all.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Runs `work` in this thread, and in others at the same time, `most` in all. Not a part of `each`, which is
+/// compiled for each kind of work.
+fn share(most: u64, work: &(dyn Fn() + Sync)) {
+    let requester = requester::requester();
+    scope(|scope| {
+        let helpers: Vec<_> = (1..most.min(threads()))
             .map_while(|_| Permit::take())
             .filter_map(|permit| {
                 let requester = requester.clone();
                 let help = move || {
                     let _permit = permit;
-                    requester::on_behalf_of(requester, run)
+                    requester::on_behalf_of(requester, work)
                 };
                 Builder::new()
                     .name("helper".into())
@@ -81,17 +90,13 @@ where
                     .ok()
             })
             .collect();
-        let mut all = run();
+        work();
         for helper in helpers {
-            match helper.join() {
-                Ok(more) => all.extend(more),
-                Err(panic) => resume_unwind(panic),
+            if let Err(panic) = helper.join() {
+                resume_unwind(panic);
             }
         }
-        all
     });
-    all.sort_unstable_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, result)| result).collect()
 }
 
 #[cfg(test)]
