@@ -169,7 +169,7 @@ run "over HTTP: clients" env TILEDBFS_DUCKDB="$TARGET/venv-duckdb/bin/python" "$
 run "over HTTP: behind proxies" "$PYTHON" tests/oracle/serve_proxies.py
 run "over HTTP: in a container" "$PYTHON" tests/oracle/serve_container.py
 run "damage" "$PYTHON" tests/oracle/damage.py
-run "exchanged names" "$PYTHON" tests/oracle/name_swaps.py --seconds 30
+run "exchanged names" "$PYTHON" tests/oracle/name_swaps.py --seconds 20
 run "leftovers" "$PYTHON" tests/oracle/leftovers.py
 run "deep conditions" "$PYTHON" tests/oracle/deep_conditions.py
 run "what is listed" "$PYTHON" tests/oracle/listed.py
@@ -183,8 +183,8 @@ run "data sets: images" "$TARGET/venv-datasets/bin/python" tests/oracle/dataset_
 run "data sets: tables" "$TARGET/venv-datasets/bin/python" tests/oracle/dataset_tables.py
 run "SOMA as AnnData" "$TARGET/venv-soma/bin/python" tests/oracle/soma.py
 run "memory of views" "$PYTHON" tests/oracle/view_memory.py
-run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 100
-run "oracle: long cells" "$PYTHON" tests/oracle/long_cells.py --seed 2032 --count 16
+run "oracle: random views" "$PYTHON" tests/oracle/random_views.py --seed 2031 --count 70
+run "oracle: long cells" "$PYTHON" tests/oracle/long_cells.py --seed 2032 --count 12
 run "oracle: many cells" "$PYTHON" tests/oracle/many_cells.py --seed 2033 --count 4
 run "array.nc: corners" "$PYTHON" tests/oracle/netcdf_corners.py
 run "array.zarr and raster: own arrays" "$PYTHON" tests/oracle/exports_grids.py
