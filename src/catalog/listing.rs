@@ -36,7 +36,7 @@ pub const DIRECTORIES: [&str; 8] = [
 ];
 
 /// The directory in that of schemas.
-const ENUMERATIONS: &str = "__enumerations";
+pub const ENUMERATIONS: &str = "__enumerations";
 
 /// A `__fragments` directory of more bytes than this is listed by a thread of its own.
 const LARGE_DIRECTORY: u64 = 64 << 10;
@@ -403,7 +403,10 @@ fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<
                 timestamps: parsed.timestamps,
                 mtime: parsed.timestamps.1,
             }),
-            Err(e) => log::info!("{}: ignored: {e}", array.join(name).display()),
+            Err(e) => {
+                let path = array.join(SCHEMA_DIRECTORY).join(name);
+                log::info!("{}: ignored: {e}", path.display());
+            }
         }
     }
     Ok(schemas)

@@ -4,7 +4,7 @@ use super::metadata::metadata_files;
 use super::queue::Job;
 use super::{Checker, Kind, Level, Problem, commits, consolidated, fragment};
 use crate::catalog::Array;
-use crate::catalog::listing::list_or_empty;
+use crate::catalog::listing::{ENUMERATIONS, list_or_empty, whole_name};
 use crate::error::ErrorKind;
 use crate::format::schema::Schema;
 use crate::fragment::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
@@ -53,6 +53,7 @@ pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -
         let path = array.path.join(SCHEMA_DIRECTORY);
         checker.report(checker.problem(Kind::Schema, &path, "the array has no schema"));
     }
+    check_schema_names(checker, &array.path);
     check_enumerations(checker, &array, &schemas);
     metadata_files(checker, &array.path, array.key.as_ref());
 
@@ -78,6 +79,24 @@ pub(super) fn check(checker: &Checker, path: PathBuf, children: impl Fn(&Path) -
     check_fields(checker, &array);
     jobs.extend(children(&array.path.join("__labels")));
     checker.queue.push(jobs);
+}
+
+/// Notes what the directory of schemas has beside them: readers here ignore it, while libtiledb fails.
+fn check_schema_names(checker: &Checker, array: &Path) {
+    let directory = array.join(SCHEMA_DIRECTORY);
+    let entries = checker.take(list_or_empty(&checker.engine, &directory), &directory);
+    for entry in entries.unwrap_or_default() {
+        let is_known =
+            entry.name == ENUMERATIONS || entry.name.to_str().is_some_and(|name| whole_name(name).is_ok());
+        if !is_known {
+            let message = "ignored: the name is not that of a schema; libtiledb does not open the array";
+            checker.report(
+                checker
+                    .problem(Kind::Name, &directory.join(&entry.name), message)
+                    .noted(),
+            );
+        }
+    }
 }
 
 /// Looks for fields that no reader can read in the present state. A note: what is stored is sound, and older

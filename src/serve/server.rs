@@ -17,8 +17,8 @@ use futures_util::future::{Either, select};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue, RETRY_AFTER, SERVER,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, HeaderValue, RETRY_AFTER,
+    SERVER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::server::conn::{http1, http2};
@@ -57,6 +57,10 @@ const MAX_FIELDS: usize = 100;
 
 /// The most requests of one connection that are answered at once (HTTP/2).
 const MAX_STREAMS: u32 = 100;
+
+/// How much of a body that nobody asked for is received, in bytes, and for how long.
+const MAX_UNWANTED: usize = 1 << 20;
+const UNWANTED: Duration = Duration::from_secs(1);
 
 /// The methods that are answered.
 const METHODS: &str = "GET, HEAD, OPTIONS, PROPFIND";
@@ -385,15 +389,15 @@ impl Server {
         connection: Arc<Connection>,
         busy: Busy,
     ) -> Result<Response<Body>, Infallible> {
-        let (parts, incoming) = request.into_parts();
+        let (parts, mut incoming) = request.into_parts();
         let mut line = self
             .settings
             .access_log
             .is_some()
             .then(|| Line::new(&peer.name, &parts));
         let gone: Arc<AtomicBool> = Arc::default();
-        // A body that nobody asked for is not received.
-        let unread = parts.method.as_str() != "PROPFIND" && !incoming.is_end_stream();
+        let unread = parts.method.as_str() != "PROPFIND"
+            && (connection.is_ambiguous() || !receive(&parts, &mut incoming).await);
         // If the client leaves before there is a body, this is dropped.
         let mut leaving = Leaving(Some(gone.clone()));
         let made = self
@@ -617,6 +621,24 @@ fn options() -> Answer {
     answer.set(HeaderName::from_static("ms-author-via"), "DAV");
     answer.set(CONTENT_LENGTH, "0");
     answer
+}
+
+/// Receives a body that nobody asked for, as far as it is short: a client that still sends when the connection
+/// closes may not see the answer. Returns whether the body has ended. Who waits for `100 Continue` sends none.
+async fn receive(parts: &Parts, incoming: &mut Incoming) -> bool {
+    if incoming.is_end_stream() || parts.headers.contains_key(EXPECT) {
+        return incoming.is_end_stream();
+    }
+    let all = async {
+        let mut left = MAX_UNWANTED;
+        while let Some(Ok(frame)) = incoming.frame().await {
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            left = left.checked_sub(length)?;
+        }
+        Some(())
+    };
+    let _ = timeout(UNWANTED, all).await;
+    incoming.is_end_stream()
 }
 
 /// What a PROPFIND asks for.

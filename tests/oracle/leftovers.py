@@ -117,7 +117,7 @@ NEW = f"__30_30_{7:032x}"
 
 PLACES = [
     *("__commits/*.wrt", f"__commits/{NEW}_22.wrt", f"__commits/{NEW}_22.con", f"__commits/{NEW}_22.ign", f"__commits/{NEW}_22.vac", "__commits/readme"),
-    *("__fragments/*", f"__fragments/{NEW}_22", "__fragments/*/__fragment_metadata.tdb", "__fragments/*/a0.tdb", "__schema/*0*", f"__schema/{NEW}"),
+    *("__fragments/*", f"__fragments/{NEW}_22", "__fragments/*/__fragment_metadata.tdb", "__fragments/*/a0.tdb", "__schema/__[0-9]*", f"__schema/{NEW}"),
     *("__meta/*", f"__meta/{NEW}", f"__meta/{NEW}.vac", "__schema/__enumerations", "__meta", "__commits", "__fragments", "__schema", "__fragment_meta"),
 ]
 """Where: the first path in an array that fits, or a new one."""
@@ -164,6 +164,20 @@ def special_files(checks, scratch):
             checks.equal(f"{what}: metadata", want is None and got is not None and read(str(scratch / copy)) is None or got == want, True)
         before = len(errors(point))
         checks.equal("special files: lines in errors.jsonl", before > 0, True)
+
+
+def stray_names(checks, scratch):
+    """What another program left among the schemas: libtiledb does not open the array, we read it, and check tells."""
+    for number, name in enumerate((".DS_Store", "__1_2", "readme.tmp")):
+        path = os.path.join(scratch, f"array{number}")
+        write(path)
+        want = read(path)
+        Path(path, "__schema", name).touch()
+        checks.equal(f"{name}: libtiledb reads it", read(path), None)
+        code, findings, _ = check(path, ())
+        checks.equal(f"{name}: check", (code, [(f["level"], f["kind"]) for f in findings]), (0, [("note", "name")]))
+        with mounted(path) as point:
+            checks.equal(f"{name}: data", np.load(point / "data/columns/a/data.npy").tolist(), want)
 
 
 def enumerations(checks, scratch):
@@ -233,7 +247,7 @@ def groups(checks, scratch):
 def main():
     """Runs all checks."""
     checks = Checks()
-    for one in (gone_fragments, special_files, enumerations, groups):
+    for one in (gone_fragments, special_files, stray_names, enumerations, groups):
         with tempfile.TemporaryDirectory(prefix="tiledbfs-leftovers-") as scratch:
             one(checks, scratch)
     print(f"{checks.passed} passed, {checks.failed} failed")

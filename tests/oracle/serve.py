@@ -193,6 +193,23 @@ def protocol(checks, client, file):
     checks.equal("PROPFIND", (status, b"<D:href>/weather/schema.json</D:href>" in body), (207, True))
 
 
+def unwanted(checks, url):
+    """The answer to a body that nobody asked for is seen by a client that sends all of it first."""
+    host, port = urlsplit(url).netloc.rsplit(":", 1)
+    for length, kept in ((13_000, True), (5 << 20, False)):
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(b"PUT /new HTTP/1.1\r\n" + HOST + b"Content-Length: %d\r\n\r\n" % length)
+            time.sleep(0.1)
+            with contextlib.suppress(OSError):
+                connection.sendall(bytes(length))
+            try:
+                received = connection.recv(65536)
+                checks.equal(f"PUT of {length} bytes", (received[:12], b"connection: close" in received.lower()), (b"HTTP/1.1 405", not kept))
+            except ConnectionResetError:
+                # A long body is not received.
+                checks.equal(f"PUT of {length} bytes: a reset", kept, False)
+
+
 def attacks(checks, url):
     """Requests that only attackers make, and what a server must not take for one request."""
     for name, request, status, closes in [
@@ -290,6 +307,14 @@ def stored(checks):
         with mounted(url + top[1:]) as there, mounted(SAMPLE) as here:
             for name in ("weather/data/table.csv", "weather/schema.json", "lightning/data/table.parquet"):
                 checks.equal(f"{name} over HTTP", (there / name).read_bytes() == (here / name).read_bytes(), True)
+
+
+def nothing_stored(checks):
+    """Without --stored there is no such tree, and who asks for it is told."""
+    with serving(SAMPLE, "--listen", "127.0.0.1:0") as ([url], _):
+        for command in ("ls", "info", "check"):
+            shown = subprocess.run([binary(), command, url + ".tiledbfs/stored/"], capture_output=True, text=True, timeout=60)
+            checks.equal(f"{command} of what is not shown", (shown.returncode != 0, "--stored" in shown.stderr), (True, True))
 
 
 def states(checks):
@@ -418,6 +443,7 @@ def main():
                 for top in PAST:
                     walk(checks, point, client, top)
                 protocol(checks, client, "/weather/schema.json")
+                unwanted(checks, url)
                 attacks(checks, url)
                 programs(checks, url, point)
                 csv = "weather/data/table.csv"
@@ -427,6 +453,7 @@ def main():
     states(checks)
     pins(checks)
     stored(checks)
+    nothing_stored(checks)
     access(checks)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0

@@ -162,12 +162,17 @@ impl HttpService for Client {
                 counter.add(1);
             }
             let lists = request.method().as_str() == "PROPFIND";
-            let is_stored = request.uri().path().contains(STORED);
+            let path = request.uri().path();
+            // What is answered if the server does not show what it reads as it is stored.
+            let without = match path.trim_end_matches('/').split_once(STORED) {
+                None => Some(207),
+                Some((_, "")) => Some(404),
+                Some(_) => None,
+            };
             let mut response = self.execute(request).await;
             if let Ok(response) = &response
                 && lists
-                && !is_stored
-                && response.status().as_u16() == 207
+                && without == Some(response.status().as_u16())
                 && response
                     .headers()
                     .get(SERVER)
