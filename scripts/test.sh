@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and runs all of them. Stops at the first stage that fails; the last line counts the checks.
+# Installs what the tests need and runs all of them. Stops at the first stage that fails until the program is built; the last
+# line counts the checks.
 # TILEDBFS_ARRAYS may name a folder with public.tar.zst, arrays written by many releases of TileDB, which are then read too;
 # TILEDBFS_VIEWS one with public.tar.zst, arrays with what libtiledb reads from them at many times and in many parts;
 # TILEDBFS_REAL one with real.tar.zst, arrays written by other programs, with what libtiledb reads of them;
@@ -10,18 +11,25 @@ set -euo pipefail
 passed=0
 failed=0
 stage=start
-log=$(mktemp)
+scratch=$(mktemp -d)
+log=$scratch/log
 summary=()
+failures=()
+goes_on=
 
 finish() {
-    local status=$?
-    rm -f "$log"
+    local status=$? background
+    background=$(jobs -p)
+    [ -z "$background" ] || kill $background
+    rm -rf "$scratch"
     printf '\n'
     [ ${#summary[@]} -eq 0 ] || printf '%s\n' "${summary[@]}"
-    if [ "$status" -ne 0 ]; then
-        [ "$failed" -gt 0 ] || failed=1
+    [ ${#failures[@]} -eq 0 ] || printf '%s\n' "${failures[@]}"
+    if [ "$status" -ne 0 ] && [ ${#failures[@]} -eq 0 ]; then
+        failed=$((failed + 1))
         printf 'FAILED in stage: %s\n' "$stage"
     fi
+    [ "$failed" -eq 0 ] || status=1
     printf '%d passed, %d failed\n' "$passed" "$failed"
     exit "$status"
 }
@@ -47,7 +55,28 @@ run() {
     passed=$((passed + sum_p))
     failed=$((failed + sum_f))
     summary+=("$(printf '%-34s %6d passed %4d failed %5d s' "$stage" "$sum_p" "$sum_f" $((SECONDS - start)))")
-    [ "$ok" -eq 0 ] && [ "$sum_f" -eq 0 ] || exit 1
+    [ "$ok" -eq 0 ] && [ "$sum_f" -eq 0 ] && return
+    failures+=("FAILED in stage: $stage" "$(grep -a -m 20 '^FAIL' "$log" || true)")
+    [ "$sum_f" -gt 0 ] || failed=$((failed + 1))
+    [ -n "$goes_on" ] || exit 1
+}
+
+# beside NAME COMMAND...: starts what waits more than it computes.
+beside() {
+    local name=$1
+    shift
+    (
+        "$@" >"$scratch/$name" 2>&1 &
+        trap 'kill %1' TERM
+        wait %1 && : >"$scratch/$name.ok"
+    ) &
+    echo $! >"$scratch/$name.pid"
+}
+
+# started NAME: shows what `beside` started, as it comes, and ends as it does.
+started() {
+    tail --pid="$(<"$scratch/$1.pid")" -s 0.2 -n +1 -f "$scratch/$1"
+    [ -e "$scratch/$1.ok" ]
 }
 
 install_all() {
@@ -140,17 +169,20 @@ fi
 run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" cargo test --quiet --release
 run "cargo test: mounts" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" cargo test --quiet --release "${mounting[@]}"
 run "cargo build" cargo build --release
+beside faults "$PYTHON" tests/oracle/remote_faults.py
+beside access "$PYTHON" tests/oracle/remote_access.py
 run "library of another crate" consumer
 run "... with object stores" consumer remote
 run "... with all features" consumer arrow mount ndarray remote serve
 run "quickstart" scripts/quickstart.sh
 run "package" scripts/deb.sh --test
+goes_on=1
 rm -rf "$TARGET/matrix"
 run "oracle: core" "$PYTHON" tests/oracle/run.py --set core --keep "$TARGET/matrix" --counts "$TARGET/core.json"
 run "object stores: core" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --matrix "$TARGET/matrix"
 run "object stores: requests" "$PYTHON" tests/oracle/remote_requests.py
-run "object stores: faults" "$PYTHON" tests/oracle/remote_faults.py
-run "object stores: access" "$PYTHON" tests/oracle/remote_access.py
+run "object stores: faults" started faults
+run "object stores: access" started access
 run "object stores: several mounts" "$PYTHON" tests/oracle/cluster.py
 run "object stores: what mounts fetch" "$PYTHON" tests/oracle/cluster_reads.py
 run "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TARGET/filters.json"

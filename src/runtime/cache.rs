@@ -437,7 +437,7 @@ impl ChunkCache {
             }
             if let Some(other) = state.loading.get(&key).cloned() {
                 drop(state);
-                match other.wait(|| ()) {
+                match other.wait(&|| ()) {
                     // The requester of that load gave up, but this one did not.
                     Err(e) if is_of_others(&e) => {
                         state = lock(&self.state);

@@ -66,9 +66,16 @@ where
         }
         lock(&all).extend(done);
     });
-    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    all.sort_unstable_by_key(|(number, _)| *number);
-    all.into_iter().map(|(_, result)| result).collect()
+    let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // All numbers below that of the first that nobody took. Sorting would be compiled for each kind of result.
+    let mut results: Vec<_> = all.iter().map(|_| None).collect();
+    for (number, result) in all {
+        results[number as usize] = Some(result);
+    }
+    results
+        .into_iter()
+        .map(|result| result.expect("each number is taken once"))
+        .collect()
 }
 
 /// Runs `work` in this thread, and in others at the same time, `most` in all. Not a part of `each`, which is

@@ -66,7 +66,7 @@ impl<T: Clone> Flight<T> {
 
     /// Waits for the result. `Abandoned` if this thread's requester was killed or has a signal to handle, or
     /// if the work was ended. Calls `given_up` if this was the last waiting thread and the work is ended.
-    pub fn wait(&self, given_up: impl FnOnce()) -> Result<T> {
+    pub fn wait(&self, given_up: &dyn Fn()) -> Result<T> {
         let mut state = lock(&self.state);
         state.waiting += 1;
         let result = loop {
@@ -141,7 +141,7 @@ impl SingleFlight {
                 return self.fly(flight, find, make);
             };
             drop(current);
-            failure = flight.wait(|| ()).err().filter(|failure| !is_of_others(failure));
+            failure = flight.wait(&|| ()).err().filter(|failure| !is_of_others(failure));
         }
     }
 
@@ -211,13 +211,13 @@ mod tests {
         let flight = Arc::new(Flight::default());
         let waiting: Vec<_> = (0..3)
             .map(|_| flight.clone())
-            .map(|flight| std::thread::spawn(move || flight.wait(|| ())))
+            .map(|flight| std::thread::spawn(move || flight.wait(&|| ())))
             .collect();
         flight.finish(Ok(7));
         for thread in waiting {
             assert_eq!(thread.join().unwrap().unwrap(), 7);
         }
-        assert_eq!(flight.wait(|| ()).unwrap(), 7);
+        assert_eq!(flight.wait(&|| ()).unwrap(), 7);
     }
 
     #[test]
@@ -231,13 +231,13 @@ mod tests {
         ended.wait().unwrap();
         let error = on_behalf_of(ended.id(), || {
             flight
-                .wait(|| given_up.store(true, Ordering::Relaxed))
+                .wait(&|| given_up.store(true, Ordering::Relaxed))
                 .unwrap_err()
         });
         assert_eq!(error.errno(), libc::EINTR);
         assert!(given_up.load(Ordering::Relaxed) && aborted.load(Ordering::Relaxed));
         // A later thread is not interrupted, but learns that the others were.
-        assert!(is_of_others(&flight.wait(|| ()).unwrap_err()));
+        assert!(is_of_others(&flight.wait(&|| ()).unwrap_err()));
     }
 
     #[test]

@@ -83,8 +83,8 @@ impl Document {
     {
         Node::File(Arc::new(DocumentFile {
             document: self,
-            state,
-            render,
+            state: Box::new(state),
+            render: Box::new(render),
         }))
     }
 }
@@ -96,13 +96,13 @@ pub fn state_of_file(engine: &Engine, path: &Path) -> Option<u64> {
 }
 
 /// The file of a [`Document`].
-struct DocumentFile<S, R> {
+struct DocumentFile {
     document: Document,
-    state: S,
-    render: R,
+    state: Box<dyn Fn() -> Option<u64> + Send + Sync>,
+    render: Box<dyn Fn() -> Result<DocumentContent> + Send + Sync>,
 }
 
-impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S, R> {
+impl DocumentFile {
     /// The cache key of an item `what` of the document in a state.
     fn number(&self, what: &str, state: u64) -> u64 {
         let document = &self.document;
@@ -175,11 +175,7 @@ impl<S: Fn() -> Option<u64>, R: Fn() -> Result<DocumentContent>> DocumentFile<S,
     }
 }
 
-impl<S, R> File for DocumentFile<S, R>
-where
-    S: Fn() -> Option<u64> + Send + Sync,
-    R: Fn() -> Result<DocumentContent> + Send + Sync,
-{
+impl File for DocumentFile {
     fn stat(&self) -> Result<Stat> {
         let lengths = match self.known() {
             (_, Some(known)) => known,

@@ -10,6 +10,9 @@ use crate::format::scalar::{Scalar, with_integer};
 use crate::query::table::{Column, NOT_A_TIME, Unit, strip};
 use std::ops::Range;
 
+/// Integers of less than 64 bits that are widened at once: few, so that they stay in the processor's cache.
+const INTEGERS_AT_ONCE: usize = 256;
+
 /// Physical types, by their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -365,6 +368,21 @@ impl Leaf {
         out
     }
 
+    /// Stored integers of any type. Not a part of `each`, which is compiled for each kind of reader.
+    fn integers(&self, stored: &[u8]) -> Vec<i128> {
+        macro_rules! each {
+            ($type:ty) => {
+                stored
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .map(|bytes| <$type>::from_le_bytes(*bytes).into())
+                    .collect()
+            };
+        }
+        with_integer!(self.stored, each, unreachable!("{:?} is no integer", self.stored))
+    }
+
     /// Calls `take` with each stored value, converted by [`Leaf::value`].
     pub(super) fn each(&self, stored: &[u8], mut take: impl FnMut(Option<u64>)) {
         /// Applies a function of a number of this type to each value.
@@ -377,14 +395,11 @@ impl Leaf {
         }
         /// Same for an integer of any type, as i128.
         fn integers(leaf: &Leaf, stored: &[u8], mut take: impl FnMut(i128)) {
-            macro_rules! each {
-                ($type:ty) => {
-                    for bytes in stored.as_chunks().0 {
-                        take(<$type>::from_le_bytes(*bytes).into());
-                    }
-                };
+            for part in stored.chunks(INTEGERS_AT_ONCE * leaf.stored.size()) {
+                for integer in leaf.integers(part) {
+                    take(integer);
+                }
             }
-            with_integer!(leaf.stored, each, {});
         }
         match &self.encoding {
             Encoding::Same if self.stored.size() == 4 => numbers!(u32, |n| Some(u64::from(n))),

@@ -369,7 +369,7 @@ impl RemoteFile {
                 // Readers may give no hints, so reads move the window as well.
                 self.want(at..end, true);
             }
-            let bytes = match flight.wait(|| self.give_up(start, &flight)) {
+            let bytes = match flight.wait(&|| self.give_up(start, &flight)) {
                 Err(e) if is_of_others(&e) => continue,
                 result => result?,
             };

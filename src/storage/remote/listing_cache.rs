@@ -139,7 +139,7 @@ impl ListingCache {
                     .under_way
                     .retain(|_, other| !Arc::ptr_eq(&other.flight, &loading.flight));
             };
-            match loading.flight.wait(forget) {
+            match loading.flight.wait(&forget) {
                 Err(e) if is_of_others(&e) => {}
                 result => result?,
             }
