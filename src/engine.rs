@@ -20,27 +20,27 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 /// Approximate bytes of fragment metadata kept in memory.
-const MAX_KEPT_METADATA: u64 = 24 << 20;
+const MAX_CACHED_METADATA: u64 = 24 << 20;
 
 /// The shortest time between two repeated listings of directories because something is missing.
 const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A cell whose content can be read again.
-pub trait Kept: Send + Sync {
+pub trait Evictable: Send + Sync {
     /// Drops the content and returns it.
-    fn take(&self) -> Option<Arc<dyn Any + Send + Sync>>;
+    fn evict(&self) -> Option<Arc<dyn Any + Send + Sync>>;
 }
 
-impl<T: Send + Sync + 'static> Kept for Mutex<Option<Arc<T>>> {
-    fn take(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+impl<T: Send + Sync + 'static> Evictable for Mutex<Option<Arc<T>>> {
+    fn evict(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         Some(lock(self).take()?)
     }
 }
 
 /// The fragments with metadata in memory, in the order in which it was read, each with its bytes.
 #[derive(Default)]
-struct KeptFragments {
-    fragments: VecDeque<(Weak<dyn Kept>, u64)>,
+struct CachedFragments {
+    fragments: VecDeque<(Weak<dyn Evictable>, u64)>,
     bytes: u64,
 }
 
@@ -118,7 +118,7 @@ pub struct Engine {
     guarded: Arc<AtomicBool>,
     /// None where names are not watched.
     steady: Option<Arc<SteadyStorage>>,
-    fragments: Arc<Mutex<KeptFragments>>,
+    fragments: Arc<Mutex<CachedFragments>>,
     objects: RandomState,
     /// When a directory was last listed again because something was missing.
     listed_anew: Mutex<Option<Instant>>,
@@ -320,18 +320,18 @@ impl Engine {
 
     /// Notes that the metadata of a fragment, `bytes` bytes, was put into `cell`, and drops the metadata that
     /// was read longest ago.
-    pub fn keep_fragment(&self, cell: &Arc<impl Kept + 'static>, bytes: u64) {
+    pub fn keep_fragment(&self, cell: &Arc<impl Evictable + 'static>, bytes: u64) {
         let mut kept = lock(&self.fragments);
-        let cell: Arc<dyn Kept> = cell.clone();
+        let cell: Arc<dyn Evictable> = cell.clone();
         kept.fragments.push_back((Arc::downgrade(&cell), bytes));
         kept.bytes = kept.bytes.saturating_add(bytes);
         let mut let_go = Vec::new();
-        while kept.bytes > MAX_KEPT_METADATA && kept.fragments.len() > 1 {
+        while kept.bytes > MAX_CACHED_METADATA && kept.fragments.len() > 1 {
             let Some((cell, bytes)) = kept.fragments.pop_front() else {
                 break;
             };
             kept.bytes = kept.bytes.saturating_sub(bytes);
-            let_go.push(cell.upgrade().and_then(|cell| cell.take()));
+            let_go.push(cell.upgrade().and_then(|cell| cell.evict()));
         }
         drop(kept);
         drop(let_go);
