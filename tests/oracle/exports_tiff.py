@@ -20,8 +20,8 @@ import tifffile
 from PIL import Image
 
 import names
-from grids import IMAGED, compare_all, within
-from view_files import Differs, load, same
+from grids import IMAGED, Compared, compare_all, within
+from view_files import load, same
 from views import chosen
 
 PILLOW = {"<u1", "|u1", "<u2", "<i2", "<i4", "<f4"}
@@ -35,21 +35,12 @@ def digits(value):
     return float(value) if value.dtype.kind == "f" else int(value)
 
 
-class Images:
+class Images(Compared):
     """Compares the images of views."""
 
     def __init__(self, grids):
-        self.grids, self.point = grids, grids.point
-        self.pairs, self.failures, self.images = 0, [], 0
-
-    def check(self, label, reader, function, *args):
-        """Counts one image in one reader."""
-        try:
-            function(*args)
-            self.pairs += 1
-        except Exception as error:  # noqa: BLE001 - readers raise anything
-            text = str(error) if isinstance(error, Differs) else f"{type(error).__name__}: {error}"
-            self.failures.append(f"{label} in {reader}: {text}")
+        super().__init__(grids)
+        self.images = 0
 
     def seen(self):
         """A summary of the comparisons."""

@@ -18,8 +18,8 @@ import tensorstore
 import xarray
 import zarr
 
-from grids import NOT_A_TIME, chunk_shape, compare_all
-from view_files import Differs, load, read, same
+from grids import NOT_A_TIME, Compared, chunk_shape, compare_all
+from view_files import load, read, same
 
 CF_UNITS = {"days": "D", "hours": "h", "minutes": "m", "seconds": "s", "milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
@@ -52,21 +52,12 @@ def equal(got, want):
     same("values", got.tobytes(), want.tobytes())
 
 
-class Groups:
+class Groups(Compared):
     """Compares the groups of views."""
 
     def __init__(self, grids):
-        self.grids, self.point = grids, grids.point
-        self.pairs, self.failures, self.groups, self.arrays, self.chunks = 0, [], 0, 0, 0
-
-    def check(self, label, reader, function, *args):
-        """Counts one array in one reader."""
-        try:
-            function(*args)
-            self.pairs += 1
-        except Exception as error:  # noqa: BLE001 - readers raise anything
-            text = str(error) if isinstance(error, Differs) else f"{type(error).__name__}: {error}"
-            self.failures.append(f"{label} in {reader}: {text}")
+        super().__init__(grids)
+        self.groups, self.arrays, self.chunks = 0, 0, 0
 
     def seen(self):
         """A summary of the comparisons."""

@@ -227,6 +227,23 @@ class Grids:
         return fill[0] if useful and raw == raw[: dtype.itemsize] * fill.size else None
 
 
+class Compared:
+    """Counts what readers make of the files of an export."""
+
+    def __init__(self, grids):
+        self.grids, self.point = grids, grids.point
+        self.pairs, self.failures = 0, []
+
+    def check(self, label, reader, function, *args):
+        """Counts one image or array in one reader."""
+        try:
+            function(*args)
+            self.pairs += 1
+        except Exception as error:  # noqa: BLE001 - readers raise anything
+            text = str(error) if isinstance(error, Differs) else f"{type(error).__name__}: {error}"
+            self.failures.append(f"{label} in {reader}: {text}")
+
+
 class ShownGrids(Grids):
     """The grids of all arrays in a mount."""
 
