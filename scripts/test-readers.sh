@@ -21,6 +21,10 @@ arrays=$TARGET/arrays
 unpack "$TILEDBFS_VIEWS/public.tar.zst" "$views"
 unpack "$TILEDBFS_ARRAYS/public.tar.zst" "$arrays"
 
+# DataFusion, from Rust, over record batches; Cargo.lock has the release of Arrow that both know.
+shown=$(cargo run --quiet --release --target-dir "$TARGET/datafusion" --manifest-path examples/datafusion/Cargo.toml -- tests/data/sample/weather "SELECT count(*) AS cells FROM cells")
+[[ $shown == *"| 2190  |"* ]] || die "DataFusion: $shown"
+
 "$PYTHON" tests/oracle/exports_parquet_large.py
 "$PYTHON" tests/oracle/exports_csv.py --source "$arrays/arrays"
 for format in csv netcdf zarr tiff parquet; do

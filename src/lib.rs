@@ -74,7 +74,7 @@
 //! | `mount` (default) | the program `tiledbfs`: a file system, and a command line |
 //! | `serve` (default) | the program's tree over HTTP, to browsers and other machines |
 //! | `ndarray` | values as arrays of `ndarray` |
-//! | `arrow` | rows as Arrow's record batches |
+//! | `arrow` | rows as Arrow's record batches, of its release 59 or 60: that of your other crates |
 //! | `tree` | the half of the program that needs no FUSE; a part of `mount` |
 //! | `internals` | opens the modules to the crate's own tests; what is in them changes at any time |
 //!
