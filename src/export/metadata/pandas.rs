@@ -89,6 +89,8 @@ impl Pandas {
                 return Err("the stored type of a column has no such values");
             }
             self.types.insert(number, of);
+        } else if of.ends_with(OF_PYARROW) {
+            return Err("the stored type of a column may have values that this type of pyarrow lacks");
         } else if of == "int64" && field.datatype == Datatype::Uint64 {
             self.signed.push(number);
         }
@@ -97,7 +99,7 @@ impl Pandas {
 }
 
 /// Types that NumPy lacks, and the stored type that has their values; None for text of any length.
-const EXTENSIONS: [(&str, Option<Datatype>); 12] = [
+const EXTENSIONS: [(&str, Option<Datatype>); 15] = [
     ("Int8", Some(Datatype::Int8)),
     ("Int16", Some(Datatype::Int16)),
     ("Int32", Some(Datatype::Int32)),
@@ -110,7 +112,13 @@ const EXTENSIONS: [(&str, Option<Datatype>); 12] = [
     ("Float64", Some(Datatype::Float64)),
     ("boolean", Some(Datatype::Bool)),
     ("string", None),
+    ("int64[pyarrow]", Some(Datatype::Int64)),
+    ("double[pyarrow]", Some(Datatype::Float64)),
+    ("bool[pyarrow]", Some(Datatype::Bool)),
 ];
+
+/// What the names of pyarrow's types end with.
+const OF_PYARROW: &str = "[pyarrow]";
 
 /// The members of a JSON object.
 fn object(value: Value) -> Result<Map<String, Json>, &'static str> {

@@ -296,8 +296,11 @@ fn types_of_pandas_are_kept_where_the_stored_type_has_their_values() {
         cell("i", Datatype::Int64, false),
         cell("e", Datatype::Int64, true),
         cell("b", Datatype::Uint8, false),
+        cell("p", Datatype::Int64, false),
+        cell("q", Datatype::Int64, false),
     ]);
-    let types = r#"{"i": "Int64", "e": "Int64", "b": "boolean", "none": "Int8", "rows": 5}"#;
+    let types = r#"{"i": "Int64", "e": "Int64", "b": "boolean", "none": "Int8", "rows": 5,
+        "p": "int64[pyarrow]", "q": "int8[pyarrow]"}"#;
     let metadata = sorted(
         &fields,
         [
@@ -307,8 +310,8 @@ fn types_of_pandas_are_kept_where_the_stored_type_has_their_values() {
     );
     let pandas = metadata.pandas.unwrap();
     assert_eq!((pandas.index, pandas.signed), (vec![0], vec![0]));
-    assert_eq!(pandas.types, HashMap::from([(1, "Int64")]));
-    assert_eq!(metadata.left_out.len(), 4, "{:?}", metadata.left_out);
+    assert_eq!(pandas.types, HashMap::from([(1, "Int64"), (4, "int64[pyarrow]")]));
+    assert_eq!(metadata.left_out.len(), 5, "{:?}", metadata.left_out);
     let metadata = sorted(&fields, [("__pandas_index_dims", Ok(text("[]")))]);
     assert_eq!((metadata.pandas, metadata.left_out.len()), (None, 1));
 }
