@@ -3,14 +3,16 @@
     python3 dataset_rasters.py
 
 The GDAL of distributions lacks its TileDB driver, so the arrays are written by TileDB-Py. What describes them GDAL writes: the elements of a virtual
-raster (VRT) of the same source are those of PAM; the driver's IMAGE_STRUCTURE is added. Runs where requirements-datasets.txt is installed, with
+raster (VRT) of the same source are those of PAM, but for the spelling of numbers; the driver's IMAGE_STRUCTURE is added. Runs where requirements-datasets.txt is installed, with
 GDAL's programs. The last line is `N passed, N failed`.
 """
 
 import json
+import math
 import os
 import random
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -48,6 +50,7 @@ RASTERS = {
     "own": ("float64", 2, "BAND", dict(crs=OWN, transform=UTM, nodata=float("nan"))),
     "heights": ("float32", 1, "BAND", dict(crs="EPSG:7415", transform=UTM)),
     "local": ("int32", 1, "BAND", dict(transform=UTM)),
+    "tenth": ("float32", 1, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=0.1)),
     "plain": ("float32", 1, "BAND", {}),
     "point": ("uint8", 3, "PIXEL", dict(crs="EPSG:32632", transform=UTM)),
     "palette": ("uint8", 1, "BAND", dict(crs="EPSG:4326", transform=UPWARDS)),
@@ -78,6 +81,15 @@ def write_source(path, name):
             file.write_colormap(1, {value: (value, 255 - value, value // 2, 255) for value in range(256)})
 
 
+def exactly(value):
+    """Makes a value that lacks data what GDAL writes of it: 15 digits, and the bytes of what these do not tell."""
+    number = float(value.text)
+    if math.isfinite(number):
+        value.text = f"{number:.14E}"
+        if not number.is_integer() or float(value.text) != number:
+            value.set("le_hex_equiv", struct.pack("<d", number).hex().upper())
+
+
 def described(source, interleave, size=(HEIGHT, WIDTH), step=1):
     """The PAM document of a raster of this size, of which a pixel is one of so many along each side."""
     done = subprocess.run(["gdal_translate", "-q", "-of", "VRT", source, "/vsistdout/"], capture_output=True, text=True, timeout=60, check=True)
@@ -93,6 +105,8 @@ def described(source, interleave, size=(HEIGHT, WIDTH), step=1):
             element.tag, element.attrib = "PAMRasterBand", {"band": element.get("band")}
             for other in element.findall("SimpleSource") + element.findall("ColorInterp"):
                 element.remove(other)
+            for value in element.findall("NoDataValue"):
+                exactly(value)
     with rasterio.open(source) as file:
         # Which virtual rasters lack.
         tags = file.tags(ns=DOMAIN)

@@ -10,7 +10,7 @@
 //!     <MDI key="Y_SIZE">300</MDI>
 //!   </Metadata>
 //!   <PAMRasterBand band="1">
-//!     <NoDataValue>-9999</NoDataValue>
+//!     <NoDataValue le_hex_equiv="000000A09999B93F">1.00000001490116E-01</NoDataValue>
 //!   </PAMRasterBand>
 //! </PAMDataset>
 //! ```
@@ -227,9 +227,11 @@ impl Reading<'_> {
         self.left_out.push((KEY.to_vec(), reason));
     }
 
-    /// The number of an element, which is left out if it is none.
+    /// The number of an element, which is left out if it is none. Of one that 15 digits do not tell, GDAL writes
+    /// the bytes too.
     fn number(&mut self, element: &Element) -> Option<f64> {
-        let number = element.text.trim().parse().ok();
+        let exact = element.attribute("le_hex_equiv").and_then(little_endian);
+        let number = exact.or_else(|| element.text.trim().parse().ok());
         if number.is_none() {
             self.leave_out("a value of a band is not a number");
         }
@@ -300,6 +302,13 @@ impl Reading<'_> {
         }
         self.raster.bands.insert(number, band);
     }
+}
+
+/// The number whose bytes, the least first, are 16 hexadecimal digits.
+fn little_endian(digits: &str) -> Option<f64> {
+    let is_whole = digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let bits = u64::from_str_radix(digits, 16).ok().filter(|_| is_whole)?;
+    Some(f64::from_bits(bits.swap_bytes()))
 }
 
 /// Six finite numbers of which pixels have different places.

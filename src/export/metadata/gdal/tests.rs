@@ -56,6 +56,26 @@ fn documents_of_gdal_are_read() {
 }
 
 #[test]
+fn numbers_are_those_of_their_bytes() {
+    let cases = [
+        ("000000A09999B93F", f64::from(0.1f32)),
+        ("000000a09999b93f", f64::from(0.1f32)),
+        ("000000A09999B93", 0.5),
+        ("+00000A09999B93F", 0.5),
+        ("000000A09999B93F00", 0.5),
+        ("000000A09999B93G", 0.5),
+    ];
+    for (digits, number) in cases {
+        let value = format!(r#"<NoDataValue le_hex_equiv="{digits}">5e-1</NoDataValue>"#);
+        let (raster, left_out) = read(&format!(
+            r#"<PAMDataset><PAMRasterBand band="1">{value}</PAMRasterBand></PAMDataset>"#
+        ));
+        assert_eq!(raster.unwrap().bands[&1].nodata, Some(number), "{digits}");
+        assert_eq!(left_out, Vec::<&str>::new());
+    }
+}
+
+#[test]
 fn what_is_malformed_is_left_out_and_the_rest_is_kept() {
     let cases = [
         ("<GeoTransform>1,2,3</GeoTransform>", "six numbers"),
