@@ -50,7 +50,8 @@ RASTERS = {
     "own": ("float64", 2, "BAND", dict(crs=OWN, transform=UTM, nodata=float("nan"))),
     "heights": ("float32", 1, "BAND", dict(crs="EPSG:7415", transform=UTM)),
     "local": ("int32", 1, "BAND", dict(transform=UTM)),
-    "tenth": ("float32", 1, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=0.1)),
+    "third": ("float64", 1, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=1 / 3)),
+    "least": ("float64", 1, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=-sys.float_info.max)),
     "plain": ("float32", 1, "BAND", {}),
     "point": ("uint8", 3, "PIXEL", dict(crs="EPSG:32632", transform=UTM)),
     "palette": ("uint8", 1, "BAND", dict(crs="EPSG:4326", transform=UPWARDS)),
@@ -81,9 +82,8 @@ def write_source(path, name):
             file.write_colormap(1, {value: (value, 255 - value, value // 2, 255) for value in range(256)})
 
 
-def exactly(value):
+def exactly(value, number):
     """Makes a value that lacks data what GDAL writes of it: 15 digits, and the bytes of what these do not tell."""
-    number = float(value.text)
     if math.isfinite(number):
         value.text = f"{number:.14E}"
         if not number.is_integer() or float(value.text) != number:
@@ -93,6 +93,9 @@ def exactly(value):
 def described(source, interleave, size=(HEIGHT, WIDTH), step=1):
     """The PAM document of a raster of this size, of which a pixel is one of so many along each side."""
     done = subprocess.run(["gdal_translate", "-q", "-of", "VRT", source, "/vsistdout/"], capture_output=True, text=True, timeout=60, check=True)
+    with rasterio.open(source) as file:
+        # Which virtual rasters lack, and of which they have 15 digits.
+        tags, nodata = file.tags(ns=DOMAIN), file.nodata
     root = xml.fromstring(done.stdout)
     root.tag, root.attrib = "PAMDataset", {}
     for element in list(root):
@@ -106,10 +109,7 @@ def described(source, interleave, size=(HEIGHT, WIDTH), step=1):
             for other in element.findall("SimpleSource") + element.findall("ColorInterp"):
                 element.remove(other)
             for value in element.findall("NoDataValue"):
-                exactly(value)
-    with rasterio.open(source) as file:
-        # Which virtual rasters lack.
-        tags = file.tags(ns=DOMAIN)
+                exactly(value, nodata)
     if tags:
         other = xml.SubElement(root, "Metadata", domain=DOMAIN)
         for key, value in tags.items():
@@ -235,7 +235,7 @@ def compare_grid(checks, what, dataset, name, want, window=None):
         checks.equal(f"{what}: pixels are numbered", dataset["X"].values.tolist(), list(range(box.col_off, box.col_off + box.width)))
     nodata = RASTERS[name][3].get("nodata")
     if nodata is not None:
-        checks.equal(f"{what}: no-data", str(np.float64(first.attrs["_FillValue"])), str(np.float64(nodata)))
+        checks.equal(f"{what}: no-data", str(np.float64(first.attrs["_FillValue"])), str(np.float64(np.dtype(RASTERS[name][0]).type(nodata))))
     for number, variable in enumerate(dataset.data_vars.values()):
         bands = slice(number, number + 1) if len(dataset.data_vars) > 1 else slice(None)
         for key, of_bands, default in (("scale_factor", want.scales, 1), ("add_offset", want.offsets, 0), ("units", want.units, None),
