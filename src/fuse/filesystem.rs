@@ -16,6 +16,8 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::thread::sleep;
 use std::time::Duration;
 
 /// The largest read request, in bytes.
@@ -52,6 +54,15 @@ pub struct FileSystem {
     probe: Option<Probe>,
     /// Whether a file that is open for direct I/O can be mapped.
     pub(super) direct_mmap: bool,
+    /// The way into the page cache.
+    pub(super) pages: Option<SyncSender<Piece>>,
+}
+
+/// A piece of a file for the page cache.
+pub(super) struct Piece {
+    pub(super) inode: Arc<Inode>,
+    pub(super) offset: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 /// The result of a lookup.
@@ -83,6 +94,7 @@ impl FileSystem {
             guarded: tree.guarded,
             probe: None,
             direct_mmap: false,
+            pages: None,
             stats: tree.stats,
         }
     }
@@ -462,21 +474,30 @@ impl FileSystem {
                 false => Err(Errno::ESTALE),
             }
         })?;
+        let mut stores = false;
         let (paged, flags) = match (known, file.freshness()) {
             (Some(_), Freshness::Immutable) => self.caching(&inode, &*file, (open.version(), open.len())),
             // The file has changed. ESTALE makes the kernel look it up again and find the new inode.
             (Some(version), _) if version != open.version() => return Err(Errno::ESTALE),
-            // The kernel reads ahead without knowing the parts.
-            (Some(_), _) if self.direct_mmap && open.is_read_in_parts() => {
+            // The kernel reads ahead without knowing the parts, unless it has all pages.
+            (Some(_), _)
+                if self.direct_mmap
+                    && open.is_read_in_parts()
+                    && inode.pages(|pages| pages.stored) < open.len() =>
+            {
+                stores = true;
                 (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH)
             }
             (Some(_), _) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             (None, Freshness::Listing) => return Err(Errno::ESTALE),
             (None, _) => self.caching(&inode, &*file, (open.version(), open.len())),
         };
-        let handle = self
-            .handles
-            .insert(Handle::File(FileHandle { inode, open, paged }));
+        let handle = self.handles.insert(Handle::File(FileHandle {
+            inode,
+            open,
+            paged,
+            stores,
+        }));
         Ok((FuseHandle(handle), flags))
     }
 
@@ -510,7 +531,50 @@ impl FileSystem {
     ) -> Result<(), Errno> {
         let range = offset..offset.saturating_add(size.into());
         let read = handle.open.read(range, out);
-        read.map_err(|error| self.reporter.inside(&handle.inode.path(), &error))
+        read.map_err(|error| self.reporter.inside(&handle.inode.path(), &error))?;
+        if handle.stores {
+            self.store(handle, offset, out);
+        }
+        Ok(())
+    }
+
+    /// Sends what is next of `bytes`, which were read at `offset`, to the page cache.
+    fn store(&self, handle: &FileHandle, offset: u64, bytes: &[u8]) {
+        /// Only whole pages are kept.
+        const PAGE: u64 = 4096;
+        /// How many milliseconds to wait for the page cache at most.
+        const MAX_WAITS: u32 = 20;
+        let (len, end) = (handle.open.len(), offset + bytes.len() as u64);
+        let end = if end == len { end } else { end / PAGE * PAGE };
+        let Some(sender) = &self.pages else {
+            return;
+        };
+        let start = handle.inode.pages(|pages| {
+            let next = (offset..end).contains(&pages.sent);
+            next.then(|| std::mem::replace(&mut pages.sent, end))
+        });
+        let Some(start) = start else {
+            return;
+        };
+        let mut piece = Piece {
+            inode: handle.inode.clone(),
+            offset: start,
+            bytes: bytes[(start - offset) as usize..(end - offset) as usize].to_vec(),
+        };
+        // Not for long: the kernel may wait for pages that this thread has to read.
+        for _ in 0..MAX_WAITS {
+            piece = match sender.try_send(piece) {
+                Ok(()) => return,
+                Err(TrySendError::Full(piece) | TrySendError::Disconnected(piece)) => piece,
+            };
+            sleep(Duration::from_millis(1));
+        }
+        // The next reader of this place sends it.
+        handle.inode.pages(|pages| {
+            if pages.sent == end {
+                pages.sent = start;
+            }
+        });
     }
 
     pub(super) fn do_opendir(

@@ -22,6 +22,8 @@ pub(super) struct FileHandle {
     pub(super) open: Arc<FileLayout>,
     /// Whether reads go through the page cache.
     pub(super) paged: bool,
+    /// Whether they do not, but what is read in order is put there for who opens the file next.
+    pub(super) stores: bool,
 }
 
 impl Drop for FileHandle {

@@ -79,6 +79,10 @@ pub(super) struct Pages {
     pub(super) state: Option<(u64, u64)>,
     /// The number of open handles that use the page cache.
     pub(super) users: u64,
+    /// Up to this byte the file was read for direct I/O, and is on its way into the page cache.
+    pub(super) sent: u64,
+    /// How many of these bytes have arrived.
+    pub(super) stored: u64,
 }
 
 impl Inode {

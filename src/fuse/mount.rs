@@ -4,12 +4,12 @@
 //! which may already be another mount.
 
 use super::attributes::Access;
-use super::filesystem::{FileSystem, MAX_REQUEST};
+use super::filesystem::{FileSystem, MAX_REQUEST, Piece};
 use super::mountinfo::{self, MountEntry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::printable;
 use crate::runtime::lock;
-use fuser::{Config, Session, SessionACL};
+use fuser::{Config, INodeNo, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,6 +39,9 @@ const DEVICE_NUMBERS: (u64, u64) = (10, 229);
 /// Limit of the kernel's read-ahead, in requests of the largest size. For mapped files it reads as much
 /// around a page that is accessed at random.
 const MAX_READ_AHEAD_REQUESTS: usize = 4;
+
+/// The most pieces of files that wait for the page cache, each at most as long as a request.
+const MAX_PIECES: usize = 32;
 
 /// How long dropping [`Mounted`] waits for the session's threads, which run while files are open.
 const DROP_TIMEOUT: Duration = Duration::from_secs(1);
@@ -224,7 +227,12 @@ fn start(
 }
 
 /// Initializes the connection to the kernel and starts the threads.
-fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended: Ended) -> io::Result<()> {
+fn serve(
+    mut filesystem: FileSystem,
+    device: OwnedFd,
+    options: &MountOptions,
+    ended: Ended,
+) -> io::Result<()> {
     let acl = match options.access {
         Access::Owner => SessionACL::Owner,
         Access::OwnerAndRoot => SessionACL::RootAndOwner,
@@ -236,7 +244,22 @@ fn serve(filesystem: FileSystem, device: OwnedFd, options: &MountOptions, ended:
     // With this, each thread opens the device itself.
     config.clone_fd = open_device().is_ok();
     let watched = device.try_clone()?;
+    let (sender, pieces) = sync_channel(MAX_PIECES);
+    filesystem.pages = Some(sender);
     let session = Session::from_fd(filesystem, device, acl, config)?;
+    let notifier = session.notifier();
+    // A thread of its own, as the kernel waits for pages that others read until these have been answered.
+    thread::Builder::new()
+        .name("fuse-pages".to_owned())
+        .spawn(move || {
+            for Piece { inode, offset, bytes } in pieces {
+                match notifier.store(INodeNo(inode.number), offset, &bytes) {
+                    Ok(()) => inode.pages(|pages| pages.stored += bytes.len() as u64),
+                    // The file stays open for direct I/O.
+                    Err(error) => log::debug!("the kernel does not keep pages of {}: {error}", inode.path()),
+                }
+            }
+        })?;
     let ended_otherwise = ended.clone();
     thread::Builder::new()
         .name("fuse-connection".to_owned())

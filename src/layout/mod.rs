@@ -12,7 +12,7 @@ use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::runtime::{ahead, get_or_make};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A sequence of bytes of unknown length.
@@ -81,6 +81,8 @@ pub struct FileLayout {
     /// Everything before this byte was read.
     through: AtomicU64,
     in_parts: bool,
+    /// Of a file that is read in parts, whether somebody read from the first part on into the second.
+    from_start: AtomicBool,
 }
 
 /// A reader who has read this share of a file from its beginning on will probably read it to its end.
@@ -107,6 +109,7 @@ impl FileLayout {
             sequence: SequentialDetector::default(),
             through: AtomicU64::new(0),
             in_parts: false,
+            from_start: AtomicBool::new(false),
         })
     }
 
@@ -165,8 +168,16 @@ impl FileLayout {
             return false;
         }
         self.through.fetch_max(range.end, Ordering::Relaxed);
+        // The first part alone has no values, so who reads parts does not begin there.
+        if self.in_parts && range.start == 0 && range.end > self.ends[0] {
+            self.from_start.store(true, Ordering::Relaxed);
+        }
+        let enough = match self.from_start.load(Ordering::Relaxed) {
+            true => MAX_OVERTAKEN.min(self.len() / THROUGH),
+            false => self.len() / THROUGH,
+        };
         // What has one part ends where that ends.
-        range.end > self.len() / THROUGH && self.parts.len() > 1
+        range.end > enough && self.parts.len() > 1
     }
 
     /// A hint: somebody reads the whole file, in any order.
@@ -249,6 +260,13 @@ mod tests {
         assert!(copied.goes_through(&(70 * MIB..71 * MIB)));
         let single = FileLayout::new(0, vec![Box::new(Zeros(80 * MIB))]).unwrap();
         assert!(!single.goes_through(&(0..11 * MIB)));
+        // What has parts for programs, after a head without values.
+        let head: Vec<Box<dyn Bytes>> = vec![Box::new(Zeros(4096)), Box::new(Zeros(80 * MIB))];
+        let parts = FileLayout::new(0, head).unwrap().read_in_parts();
+        assert!(!parts.goes_through(&(0..4)));
+        assert!(!parts.goes_through(&(4096..MIB)));
+        assert!(!parts.goes_through(&(0..MIB / 8)));
+        assert!(parts.goes_through(&(MIB / 2..MIB)));
     }
 
     #[test]

@@ -106,6 +106,18 @@ fn share(most: u64, work: &(dyn Fn() + Sync)) {
     });
 }
 
+/// Does `work` in a thread of its own if fewer threads than processors help, else not at all. Nobody waits for it.
+pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
+    if let Some(permit) = Permit::take() {
+        let help = move || {
+            let _permit = permit;
+            work();
+        };
+        // Without a thread it is not done either.
+        let _ = Builder::new().name("helper".into()).spawn(help);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

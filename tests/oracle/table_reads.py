@@ -9,6 +9,7 @@ Also arrays whose cells are not in global order: whoever reads their coordinates
 import concurrent.futures
 import contextlib
 import errno
+import mmap
 import os
 import re
 import sys
@@ -122,6 +123,30 @@ def compare_counts(checks, folder):
                 if needed:
                     took = decoded()
                     checks.equal(f"{name}: {what}: {took} chunks decoded of {needed} needed, bound {BOUND}", took <= BOUND * needed, True)
+
+
+def compare_again(checks, folder):
+    """Who goes through the file leaves its pages to the kernel, for all who open it afterwards."""
+    path = write(f"{folder}/again", [np.arange(number * ROWS, (number + 1) * ROWS) for number in range(FRAGMENTS)])
+
+    def pieces(table, size):
+        with open(table, "rb", buffering=0) as file:
+            return b"".join(iter(lambda: file.read(size), b""))
+
+    with counted(path) as (table, decoded):
+        # One who stops in the middle, off the steps of the next.
+        with open(table, "rb", buffering=0) as file:
+            part = file.read(300_000)
+        whole = pieces(table, 1 << 17)
+        checks.equal("again: a part", whole[:300_000] == part, True)
+        checks.equal("again: the first reader decodes values", decoded() > 0, True)
+        time.sleep(0.5)
+        checks.equal("again: what the second reader reads", pieces(table, 1 << 17) == whole, True)
+        checks.equal("again: chunks decoded by the second reader", decoded(), 0)
+        with open(table, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+            checks.equal("again: what is mapped", mapped[:] == whole, True)
+        checks.equal("again: rows", pyarrow.parquet.read_table(table, columns=["v"]).column("v").to_pylist()[-1], (ROWS * FRAGMENTS - 1) / 4)
+        checks.equal("again: chunks decoded by all others", decoded(), 0)
 
 
 def compare_disorder(checks, folder):
@@ -264,6 +289,7 @@ def main():
     checks = Checks()
     with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as folder:
         compare_counts(checks, folder)
+        compare_again(checks, folder)
         compare_disorder(checks, folder)
         compare_discovery(checks, folder)
     print(f"{checks.passed} passed, {checks.failed} failed")

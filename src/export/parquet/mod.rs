@@ -46,6 +46,7 @@ use page::Page;
 use plan::{MAGIC, Pair, Plan};
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Why there is no `table.parquet`; None if there is one. Reads only metadata, unless there are very many
@@ -106,6 +107,8 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
         plan,
         objects,
         windows,
+        reader: AtomicU64::new(0),
+        ahead: AtomicU64::new(0),
     });
     let mut start = MAGIC.to_vec();
     start.resize(file.plan.start_of(0) as usize, 0);
@@ -216,6 +219,9 @@ struct File {
     objects: Vec<u64>,
     /// The number of the windows in the cache.
     windows: u64,
+    /// The last window that a reader wanted, and the last that is made ahead.
+    reader: AtomicU64,
+    ahead: AtomicU64,
     dictionaries: Vec<OnceLock<Vec<u8>>>,
     footer: OnceLock<Arc<Vec<u8>>>,
     footer_key: CacheKey,
@@ -258,36 +264,68 @@ impl File {
             && engine.cache.capacity() >= MANY * window
     }
 
-    /// Appends the bytes in `range` of the file, which must be in row groups, from windows that all processors
-    /// make together.
-    fn read_windows(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
-        /// Parts of a window that one thread makes at a time.
-        const PARTS: u64 = 4;
-        let (cache, size) = (&self.engine().cache, self.engine().tuning.table_window_bytes);
+    /// Appends the bytes in `range` of the file, which must be in row groups, from windows. While the reader takes
+    /// one, helping threads make the next ones.
+    fn read_windows(self: &Arc<Self>, range: Range<u64>, out: &mut Output) -> Result<()> {
+        let size = self.engine().tuning.table_window_bytes;
         for number in range.start / size..range.end.div_ceil(size) {
-            let start = self.plan.start_of(0).max(number * size);
-            let end = self.plan.end().min((number + 1) * size);
-            let wanted = range.start.max(start)..range.end.min(end);
-            let window = cache.derive(CacheKey::tile(self.windows, number), size, Keep::Passing, || {
-                let step = (end - start).div_ceil(PARTS);
-                let parts = parallel::each(PARTS, |part| {
-                    let mut made = Output::keeping(Keep::Passing);
-                    let range = (start + part * step).min(end)..(start + (part + 1) * step).min(end);
-                    self.read_groups(range, &mut made)?;
-                    Ok::<_, Error>(made)
-                })?;
-                Ok(parts.iter().map(|part| &**part).collect::<Vec<&[u8]>>().concat())
-            });
-            match window {
-                Ok(window) => out.share(
-                    window,
-                    (wanted.start - start) as usize..(wanted.end - start) as usize,
-                )?,
+            self.make_ahead(number);
+            let bytes = self.bytes_of_window(number);
+            let wanted = range.start.max(bytes.start)..range.end.min(bytes.end);
+            match self.window(number) {
+                Ok(window) => {
+                    let start = (wanted.start - bytes.start) as usize;
+                    out.share(window, start..(wanted.end - bytes.start) as usize)?;
+                }
                 // What cannot be read may lie beside what is wanted.
                 Err(_) => self.read_groups(wanted, out)?,
             }
         }
         Ok(())
+    }
+
+    /// Lets helping threads make the windows behind `number`, which the reader wants now.
+    fn make_ahead(self: &Arc<Self>, number: u64) {
+        if self.reader.fetch_max(number, Ordering::Relaxed) < number {
+            let file = self.clone();
+            parallel::aside(move || {
+                while let Some(next) = file.next_ahead() {
+                    // Whoever wants it meets the error again.
+                    drop(file.window(next));
+                }
+            });
+        }
+    }
+
+    /// The next window to make ahead of the reader, if it is not too far away.
+    fn next_ahead(&self) -> Option<u64> {
+        /// They are a small share of the cache.
+        const MOST: u64 = 16;
+        let size = self.engine().tuning.table_window_bytes;
+        let reader = self.reader.load(Ordering::Relaxed);
+        let most = reader + (2 * parallel::threads()).min(MOST);
+        let last = most.min(self.plan.end().div_ceil(size).saturating_sub(1));
+        let next = |made: u64| Some(made.max(reader) + 1).filter(|next| *next <= last);
+        let before = self
+            .ahead
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        before.ok().and_then(next)
+    }
+
+    fn bytes_of_window(&self, number: u64) -> Range<u64> {
+        let size = self.engine().tuning.table_window_bytes;
+        self.plan.start_of(0).max(number * size)..self.plan.end().min((number + 1) * size)
+    }
+
+    fn window(&self, number: u64) -> Result<Arc<Vec<u8>>> {
+        let (cache, size) = (&self.engine().cache, self.engine().tuning.table_window_bytes);
+        cache.derive(CacheKey::tile(self.windows, number), size, Keep::Passing, || {
+            let mut made = Output::keeping(Keep::Passing);
+            self.read_groups(self.bytes_of_window(number), &mut made)?;
+            let mut window = Vec::from(made);
+            window.shrink_to_fit();
+            Ok(window)
+        })
     }
 
     /// Appends the bytes in `range` of the file, which must be in row groups.
