@@ -19,8 +19,10 @@ goes_on=
 
 finish() {
     local status=$? background
-    background=$(jobs -p)
-    [ -z "$background" ] || kill $background
+    # What has ended meanwhile is no error.
+    for background in $(jobs -pr); do
+        kill "$background" 2>/dev/null || true
+    done
     rm -rf "$scratch"
     printf '\n'
     [ ${#summary[@]} -eq 0 ] || printf '%s\n' "${summary[@]}"
@@ -65,6 +67,7 @@ run() {
 beside() {
     local name=$1
     shift
+    : >"$scratch/$name"
     (
         "$@" >"$scratch/$name" 2>&1 &
         trap 'kill %1' TERM
