@@ -149,7 +149,7 @@ struct Kernel {
     files: BTreeMap<u64, (String, Arc<Vec<u8>>)>,
     directories: BTreeMap<u64, OpenDirectory>,
     /// How often each kind of reply was seen, to check that all were.
-    met: BTreeMap<&'static str, u64>,
+    counts: BTreeMap<&'static str, u64>,
 }
 
 impl Kernel {
@@ -167,12 +167,12 @@ impl Kernel {
             newest: HashMap::new(),
             files: BTreeMap::new(),
             directories: BTreeMap::new(),
-            met: BTreeMap::new(),
+            counts: BTreeMap::new(),
         }
     }
 
-    fn met(&mut self, what: &'static str) {
-        *self.met.entry(what).or_default() += 1;
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
     }
 
     fn any(&mut self) -> (u64, String) {
@@ -246,13 +246,15 @@ impl Kernel {
                 self.check_attributes(&attributes, &child, &content);
                 self.newest.insert(child.clone(), number);
                 self.known.entry(number).or_insert((child, 0, content)).1 += 1;
-                self.met("found");
+                self.count("found");
             }
-            (Ok(Found::Absent { .. }), None) => self.met("absent"),
+            (Ok(Found::Absent { .. }), None) => self.count("absent"),
             (Err(Errno::ENOTDIR), _) if kind(last(&path)) == NodeType::File && parent != ROOT => {
-                self.met("not a directory");
+                self.count("not a directory");
             }
-            (Err(Errno::ESTALE), _) if self.world.get(&path).is_none() => self.met("lookup in what is gone"),
+            (Err(Errno::ESTALE), _) if self.world.get(&path).is_none() => {
+                self.count("lookup in what is gone")
+            }
             (Ok(_), there) => panic!("{child}: {there:?}"),
             (Err(errno), there) => panic!("{child}: {errno:?}, {there:?}"),
         }
@@ -266,7 +268,7 @@ impl Kernel {
                 assert_eq!(attributes.ino.0, number);
                 // An inode keeps its attributes even if its file is gone, because it may be open.
                 self.check_attributes(&attributes, &path, &content);
-                self.met("attributes");
+                self.count("attributes");
             }
             Err(errno) => {
                 assert_eq!(errno.code(), libc::ESTALE, "{path}");
@@ -274,7 +276,7 @@ impl Kernel {
                     content.is_none() && self.world.get(&path).is_none(),
                     "{path} is there"
                 );
-                self.met("attributes of what is gone");
+                self.count("attributes of what is gone");
             }
         }
     }
@@ -291,11 +293,11 @@ impl Kernel {
             (Ok((handle, _)), Some(Some(bytes))) => {
                 assert!(known == Some(bytes.clone()), "{path} has changed");
                 assert!(self.files.insert(handle.0, (path, bytes)).is_none());
-                self.met("open");
+                self.count("open");
             }
-            (Err(Errno::ESTALE), Some(bytes)) if bytes != known => self.met("open what has changed"),
-            (Err(Errno::EISDIR), Some(None)) => self.met("a directory"),
-            (Err(_), None) => self.met("open what is gone"),
+            (Err(Errno::ESTALE), Some(bytes)) if bytes != known => self.count("open what has changed"),
+            (Err(Errno::EISDIR), Some(None)) => self.count("a directory"),
+            (Err(_), None) => self.count("open what is gone"),
             (Ok(_), _) => panic!("{path} is no file"),
             (Err(errno), there) => panic!("{path}: {errno:?}, {there:?}"),
         }
@@ -326,7 +328,7 @@ impl Kernel {
             *piece == bytes[offset.min(end)..end],
             "{path}: {size} bytes at {offset}"
         );
-        self.met("read");
+        self.count("read");
     }
 
     fn release(&mut self) {
@@ -400,7 +402,7 @@ impl Kernel {
                     let names = [&dots[..], &self.world.names(&path)].concat();
                     self.directories.insert(number, (path.clone(), Some(names)));
                 }
-                (Err(_), None) => return self.met("read a directory that is gone"),
+                (Err(_), None) => return self.count("read a directory that is gone"),
                 (Ok(()), None) => panic!("{path} is listed but does not exist"),
                 (Err(errno), Some(_)) => panic!("{path}: {errno:?}"),
             }
@@ -410,7 +412,7 @@ impl Kernel {
         };
         let wanted: Vec<String> = names.iter().skip(offset).take(room).cloned().collect();
         assert_eq!(seen, wanted, "{path} from {offset}");
-        self.met("entries");
+        self.count("entries");
     }
 
     fn releasedir(&mut self) {
@@ -435,7 +437,7 @@ impl Kernel {
                 self.filesystem.do_getattr(INodeNo(number), None).is_err(),
                 "{path}"
             );
-            self.met("forgotten");
+            self.count("forgotten");
         } else {
             assert!(self.filesystem.inodes.get(number).is_some(), "{path}");
         }
@@ -506,13 +508,13 @@ fn the_file_system_agrees_with_the_model() {
         ];
         for answer in answers {
             assert!(
-                kernel.met.get(answer) > Some(&20),
+                kernel.counts.get(answer) > Some(&20),
                 "seed {seed}: {:?}",
-                kernel.met
+                kernel.counts
             );
         }
-        gone += kernel.met.get("attributes of what is gone").unwrap_or(&0);
-        changed += kernel.met.get("open what has changed").unwrap_or(&0);
+        gone += kernel.counts.get("attributes of what is gone").unwrap_or(&0);
+        changed += kernel.counts.get("open what has changed").unwrap_or(&0);
     }
     assert!(gone > 0, "all nodes were held");
     assert!(changed > 0, "nothing changed between lookup and open");

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 pub struct SteadyStorage {
     inner: Arc<dyn Storage>,
     /// The identity of the file at each path, by a keyed hash of the path.
-    met: Mutex<HashMap<u64, u64>>,
+    identities: Mutex<HashMap<u64, u64>>,
     paths: RandomState,
     stale: AtomicBool,
 }
@@ -30,7 +30,7 @@ impl SteadyStorage {
     pub fn new(inner: Arc<dyn Storage>) -> Self {
         SteadyStorage {
             inner,
-            met: Mutex::default(),
+            identities: Mutex::default(),
             paths: RandomState::new(),
             stale: AtomicBool::new(false),
         }
@@ -43,14 +43,14 @@ impl SteadyStorage {
 
     /// Notes that `path` has led to the file `identity`. Fails with ESTALE if it has led to another before.
     pub fn meet(&self, path: &Path, identity: u64) -> Result<()> {
-        let known = *lock(&self.met).entry(self.hash(path)).or_insert(identity);
+        let known = *lock(&self.identities).entry(self.hash(path)).or_insert(identity);
         self.check(path, known == identity)
     }
 
     /// Notes that nothing is at `path`. Fails with ESTALE if something was there before, because nobody can
     /// say who may read that.
     fn miss(&self, path: &Path) -> Result<()> {
-        let known = lock(&self.met).contains_key(&self.hash(path));
+        let known = lock(&self.identities).contains_key(&self.hash(path));
         self.check(path, !known)
     }
 

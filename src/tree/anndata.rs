@@ -12,7 +12,7 @@ use super::document::{Document, DocumentContent};
 use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, Stat, of_object};
 use super::permissions::Origin;
 use super::position::Position;
-use super::shown::place;
+use super::view_source::place;
 use super::zarr::{CHUNKS, Chunked, DOCUMENT, chunks};
 use crate::catalog::group::{
     MemberPlace, Members, OpenGroup, member_name, member_path, registered_member, unregistered_member,

@@ -8,9 +8,9 @@ use super::metadata::metadata;
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::position::Position;
-use super::shown::{Shown, Viewed};
 use super::times::{self, Asked};
 use super::view::ViewDirectory;
+use super::view_source::{ViewSource, Viewed};
 use crate::calendar::{now, timestamp};
 use crate::catalog::Array;
 use crate::catalog::listing::ArrayListing;
@@ -96,8 +96,8 @@ impl ArrayDirectory {
     }
 
     /// What `data/` shows.
-    fn data(&self) -> Shown {
-        Shown {
+    fn data(&self) -> ViewSource {
+        ViewSource {
             array_at: self.array_at.clone(),
             subarray: None,
             context: self.position.context.clone(),

@@ -1,6 +1,6 @@
 //! State that all nodes of a tree share.
 
-use super::kept::Kept;
+use super::joined_cache::JoinedCache;
 use crate::catalog::Array;
 use crate::catalog::group::OpenGroup;
 use crate::catalog::pin::Pin;
@@ -30,9 +30,9 @@ pub struct Context {
     /// The state in which the source, an array, is shown; None: as of now, or of the engine's time.
     pub pin: Option<Pin>,
     /// The data sets of groups.
-    pub datasets: Kept<PathBuf, Dataset>,
+    pub datasets: JoinedCache<PathBuf, Dataset>,
     /// The AnnData of measurements, by the paths of the experiment and of the measurement.
-    pub anndata: Kept<(PathBuf, PathBuf), AnnData>,
+    pub anndata: JoinedCache<(PathBuf, PathBuf), AnnData>,
     /// Views in use.
     pub views: Arc<Views>,
     /// Whether directories of arrays list `at`.
@@ -53,8 +53,8 @@ impl Context {
             groups: Mutex::default(),
             pinned: Mutex::new(LruCache::new(MAX_PINNED)),
             pin,
-            datasets: Kept::default(),
-            anndata: Kept::default(),
+            datasets: JoinedCache::default(),
+            anndata: JoinedCache::default(),
             views: Arc::default(),
             show_at,
             exports,

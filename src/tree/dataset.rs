@@ -10,7 +10,7 @@ use super::context::Context;
 use super::document::{Document, DocumentContent};
 use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat, of_object};
 use super::permissions::Origin;
-use super::shown::place;
+use super::view_source::place;
 use super::zarr::{AsZarr, ZarrGroupDirectory};
 use crate::catalog::group::{Members, OpenGroup, registered_member, unregistered, unregistered_member};
 use crate::catalog::source::ObjectKind;

@@ -2,7 +2,7 @@
 
 use super::node::{File, Node, Stat};
 use super::permissions::Origin;
-use super::shown::{Shown, place};
+use super::view_source::{ViewSource, place};
 use super::zarr::AsZarr;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -24,19 +24,19 @@ pub enum Exported {
 
 /// A file that exports a view.
 pub struct ExportFile {
-    shown: Shown,
+    source: ViewSource,
     exported: Exported,
 }
 
 impl ExportFile {
-    /// The file `exported` of the view `shown`.
-    pub fn node(shown: &Shown, exported: Exported) -> Node {
-        let shown = shown.clone();
-        Node::File(Arc::new(ExportFile { shown, exported }))
+    /// The file `exported` of the view `source`.
+    pub fn node(source: &ViewSource, exported: Exported) -> Node {
+        let source = source.clone();
+        Node::File(Arc::new(ExportFile { source, exported }))
     }
 
     fn layout(&self) -> Result<FileLayout> {
-        let view = self.shown.view()?;
+        let view = self.source.view()?;
         let layout = || match &self.exported {
             Exported::File(format) => format.layout(&view),
             Exported::Image(name) => match tiff::fields_of(&view, name)? {
@@ -51,7 +51,7 @@ impl ExportFile {
             Ok(_) => Ok(layout),
             Err(_) => Err(Error::limit("the file would have 2^63 bytes or more")),
         });
-        self.shown.placed(layout)
+        self.source.placed(layout)
     }
 }
 
@@ -61,7 +61,7 @@ impl File for ExportFile {
     }
 
     fn known_len(&self) -> Result<Option<u64>> {
-        let view = self.shown.view()?;
+        let view = self.source.view()?;
         let is_known = match self.exported {
             Exported::File(Format::Csv | Format::Head) => false,
             // Its pages of text are as long as the text is.
@@ -79,11 +79,11 @@ impl File for ExportFile {
     }
 
     fn mtime(&self) -> u64 {
-        self.shown.mtime()
+        self.source.mtime()
     }
 
     fn origin(&self) -> Origin {
-        let array_at = self.shown.array_at.clone();
+        let array_at = self.source.array_at.clone();
         match &self.exported {
             // Text has the values of cells, and nothing of metadata.
             Exported::File(Format::Csv | Format::Head) => Origin::LabelledCells(array_at),
@@ -94,31 +94,31 @@ impl File for ExportFile {
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        Ok(Arc::new(self.layout()?.of(self.shown.display())))
+        Ok(Arc::new(self.layout()?.of(self.source.display())))
     }
 
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {
         let Exported::File(format) = &self.exported else {
             return Ok(None);
         };
-        let stream = self.shown.view().and_then(|view| format.stream(&view));
-        let shown = self.shown.clone();
+        let stream = self.source.view().and_then(|view| format.stream(&view));
+        let source = self.source.clone();
         Ok(self
-            .shown
+            .source
             .placed(stream)?
-            .map(|stream| -> Box<dyn Stream> { Box::new(ExportStream { stream, shown }) }))
+            .map(|stream| -> Box<dyn Stream> { Box::new(ExportStream { stream, source }) }))
     }
 }
 
 /// A stream of an export, whose errors name the array.
 struct ExportStream {
     stream: Box<dyn Stream>,
-    shown: Shown,
+    source: ViewSource,
 }
 
 impl Stream for ExportStream {
     fn next(&mut self) -> Result<Option<Vec<u8>>> {
-        self.shown.placed(self.stream.next())
+        self.source.placed(self.stream.next())
     }
 
     fn done(&self) -> f64 {
@@ -127,12 +127,12 @@ impl Stream for ExportStream {
 }
 
 /// `array.zarr/`
-impl AsZarr for Shown {
+impl AsZarr for ViewSource {
     fn group(&self) -> Result<zarr::ZarrGroup> {
         self.placed(zarr::ZarrGroup::of(self.view()?))
     }
 
-    fn inner(&self, _: &str) -> Option<Shown> {
+    fn inner(&self, _: &str) -> Option<ViewSource> {
         None
     }
 

@@ -14,7 +14,7 @@ pub mod errors;
 mod export;
 mod fragment;
 mod group;
-mod kept;
+mod joined_cache;
 #[cfg(any(test, feature = "internals"))]
 pub mod memory;
 mod metadata;
@@ -26,11 +26,11 @@ mod pyramid;
 pub mod ranges;
 mod raster;
 mod root;
-mod shown;
 #[cfg(feature = "serve")]
 mod stored;
 pub mod times;
 mod view;
+mod view_source;
 mod zarr;
 pub use errors::ErrorLog;
 #[cfg(feature = "mount")]
@@ -40,6 +40,6 @@ pub use node::{
 };
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Tree, TreeOptions, is_object, is_object_in};
-pub use shown::Viewed;
 #[cfg(feature = "serve")]
 pub use stored::stored;
+pub use view_source::Viewed;

@@ -1,7 +1,7 @@
 //! The kinds of nodes, and the traits that they implement.
 
 use super::permissions::{Origin, Permissions};
-use super::shown::Viewed;
+use super::view_source::Viewed;
 use crate::bytes::Output;
 use crate::describe::group::GroupSummary;
 use crate::error::{Error, ErrorKind, Result};

@@ -8,7 +8,7 @@
 use super::array_at::ArrayAt;
 use super::node::{File, Node, Stat};
 use super::permissions::Origin;
-use super::shown::Shown;
+use super::view_source::ViewSource;
 use crate::catalog::group::{MemberPlace, Members, OpenGroup, unregistered_member};
 use crate::catalog::source::{ObjectKind, classify};
 use crate::catalog::time::When;
@@ -29,16 +29,16 @@ const MAX_LEVELS: usize = 32;
 
 /// The group and the smaller resolutions of what is shown, larger ones first; None if it is not all of the
 /// full resolution of a raster. Reads names, and metadata of the group.
-fn pyramid(shown: &Shown) -> Result<Option<(Arc<OpenGroup>, Vec<Shown>)>> {
-    let path = &shown.array_at.array.path;
-    let is_whole = shown.subarray.is_none() && !matches!(shown.array_at.when, When::Pinned(_));
+fn pyramid(source: &ViewSource) -> Result<Option<(Arc<OpenGroup>, Vec<ViewSource>)>> {
+    let path = &source.array_at.array.path;
+    let is_whole = source.subarray.is_none() && !matches!(source.array_at.when, When::Pinned(_));
     let is_first = path
         .file_name()
         .is_some_and(|name| name.as_bytes() == FULL_RESOLUTION);
     let Some(directory) = path.parent().filter(|_| is_whole && is_first) else {
         return Ok(None);
     };
-    let context = &shown.context;
+    let context = &source.context;
     if classify(&context.engine, directory)? != ObjectKind::Group {
         return Ok(None);
     }
@@ -47,38 +47,38 @@ fn pyramid(shown: &Shown) -> Result<Option<(Arc<OpenGroup>, Vec<Shown>)>> {
         return Ok(None);
     }
     let members = group.members()?;
-    if place_of(shown, &members, FULL_RESOLUTION)?.is_none_or(|place| place.at != *path) {
+    if place_of(source, &members, FULL_RESOLUTION)?.is_none_or(|place| place.at != *path) {
         return Ok(None);
     }
     let mut smaller = Vec::new();
     for number in 1..=MAX_LEVELS {
-        let Some(place) = place_of(shown, &members, format!("l_{number}").as_bytes())? else {
+        let Some(place) = place_of(source, &members, format!("l_{number}").as_bytes())? else {
             break;
         };
-        smaller.push(Shown {
+        smaller.push(ViewSource {
             array_at: ArrayAt {
                 array: context.array(&place.at),
-                when: shown.array_at.when.clone(),
+                when: source.array_at.when.clone(),
             },
             latest: Arc::default(),
-            ..shown.clone()
+            ..source.clone()
         });
     }
     Ok(Some((group, smaller)))
 }
 
 /// The place of the member of this name, if it is an array that was there at the time shown.
-fn place_of<'m>(shown: &Shown, members: &'m Members, name: &[u8]) -> Result<Option<&'m MemberPlace>> {
+fn place_of<'m>(source: &ViewSource, members: &'m Members, name: &[u8]) -> Result<Option<&'m MemberPlace>> {
     let Some(place) = members.places.iter().find(|place| place.name == name) else {
         return Ok(None);
     };
-    let engine = &shown.context.engine;
+    let engine = &source.context.engine;
     let kind = match place.registered {
         true => classify(engine, &place.at).map(Some),
         false => unregistered_member(engine, &place.at, members.unregistered),
     };
     match kind {
-        Ok(Some(ObjectKind::Array)) => Ok((!shown.context.is_later(&place.at)?).then_some(place)),
+        Ok(Some(ObjectKind::Array)) => Ok((!source.context.is_later(&place.at)?).then_some(place)),
         Ok(_) => Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -86,12 +86,12 @@ fn place_of<'m>(shown: &Shown, members: &'m Members, name: &[u8]) -> Result<Opti
 }
 
 /// The file of overviews of this name; None if no image with overviews is called so.
-pub fn find(shown: &Shown, name: &OsStr) -> Result<Option<Node>> {
+pub fn find(source: &ViewSource, name: &OsStr) -> Result<Option<Node>> {
     let Some(image) = name.as_bytes().strip_suffix(tiff::OVERVIEWS.as_bytes()) else {
         return Ok(None);
     };
     let file = OverviewFile {
-        shown: shown.clone(),
+        source: source.clone(),
         image: OsStr::from_bytes(image).to_owned(),
     };
     Ok((!file.images()?.is_empty()).then(|| Node::File(Arc::new(file))))
@@ -99,8 +99,8 @@ pub fn find(shown: &Shown, name: &OsStr) -> Result<Option<Node>> {
 
 /// The names of the files of overviews that a listing shows beside these images. If it is unknown whether an
 /// image has overviews, it has a name, and accesses fail.
-pub fn listed(shown: &Shown, images: &[OsString]) -> Vec<OsString> {
-    if shown.context.engine.storage.is_remote() || matches!(pyramid(shown), Ok(None)) {
+pub fn listed(source: &ViewSource, images: &[OsString]) -> Vec<OsString> {
+    if source.context.engine.storage.is_remote() || matches!(pyramid(source), Ok(None)) {
         return Vec::new();
     }
     let named = images.iter().map(|image| {
@@ -108,14 +108,14 @@ pub fn listed(shown: &Shown, images: &[OsString]) -> Vec<OsString> {
         name.push(tiff::OVERVIEWS);
         name
     });
-    let listed = named.filter(|name| name.len() <= names::MAX && !matches!(find(shown, name), Ok(None)));
+    let listed = named.filter(|name| name.len() <= names::MAX && !matches!(find(source, name), Ok(None)));
     listed.collect()
 }
 
 /// The overviews of an image.
 struct OverviewFile {
     /// The full resolution.
-    shown: Shown,
+    source: ViewSource,
     /// The name of the image.
     image: OsString,
 }
@@ -123,16 +123,16 @@ struct OverviewFile {
 impl OverviewFile {
     /// The fields of each overview, with its view.
     fn images(&self) -> Result<Vec<(Arc<View>, Range<usize>)>> {
-        let Some((_, smaller)) = pyramid(&self.shown)? else {
+        let Some((_, smaller)) = pyramid(&self.source)? else {
             return Ok(Vec::new());
         };
-        let smaller = smaller.iter().map(Shown::view);
+        let smaller = smaller.iter().map(ViewSource::view);
         let found = tiff::overviews(
-            &self.shown.view()?,
+            &self.source.view()?,
             &self.image,
             &smaller.collect::<Result<Vec<_>>>()?,
         );
-        self.shown.placed(found)
+        self.source.placed(found)
     }
 
     fn layout(&self) -> Result<FileLayout> {
@@ -141,7 +141,7 @@ impl OverviewFile {
             true => Err(Error::not_found("the image has no overviews")),
             false => tiff::overviews_layout(&found),
         };
-        self.shown.placed(layout)
+        self.source.placed(layout)
     }
 }
 
@@ -151,25 +151,28 @@ impl File for OverviewFile {
     }
 
     fn mtime(&self) -> u64 {
-        let smaller = pyramid(&self.shown).ok().flatten();
-        let all = smaller.iter().flat_map(|(_, smaller)| smaller).map(Shown::mtime);
-        all.chain([self.shown.mtime()]).max().unwrap_or(0)
+        let smaller = pyramid(&self.source).ok().flatten();
+        let all = smaller
+            .iter()
+            .flat_map(|(_, smaller)| smaller)
+            .map(ViewSource::mtime);
+        all.chain([self.source.mtime()]).max().unwrap_or(0)
     }
 
     /// All resolutions, and what tells that they belong together; nothing that others may read if that is
     /// unknown.
     fn origin(&self) -> Origin {
-        let Ok(Some((group, smaller))) = pyramid(&self.shown) else {
+        let Ok(Some((group, smaller))) = pyramid(&self.source) else {
             return Origin::Private;
         };
-        let smaller = smaller.iter().map(|shown| shown.array_at.clone());
+        let smaller = smaller.iter().map(|source| source.array_at.clone());
         Origin::Several(vec![
-            Origin::DescribedCells(self.shown.array_at.clone()),
+            Origin::DescribedCells(self.source.array_at.clone()),
             Origin::joined([&group], smaller),
         ])
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        Ok(Arc::new(self.layout()?.of(self.shown.display())))
+        Ok(Arc::new(self.layout()?.of(self.source.display())))
     }
 }

@@ -3,14 +3,14 @@
 use super::export::{ExportFile, Exported};
 use super::node::{Directory, Entry, Listing, Node, NodeType};
 use super::pyramid;
-use super::shown::{Shown, of_view};
+use super::view_source::{ViewSource, of_view};
 use crate::error::{Error, Result};
 use crate::export::tiff;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 /// `raster/`.
-pub struct RasterDirectory(pub Shown);
+pub struct RasterDirectory(pub ViewSource);
 
 impl Directory for RasterDirectory {
     /// `NotFound`, with the reason, if an attribute has no image.

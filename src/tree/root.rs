@@ -8,8 +8,8 @@ use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, Nod
 use super::object::object;
 use super::permissions::Origin;
 use super::position::Position;
-use super::shown::Viewed;
 use super::times::Asked;
+use super::view_source::Viewed;
 use crate::catalog::source::{ObjectKind, classify};
 use crate::describe::group::GroupSummary;
 use crate::describe::{self, object};

@@ -11,7 +11,7 @@ use super::node::{
 use super::permissions::Origin;
 use super::ranges;
 use super::raster::RasterDirectory;
-use super::shown::{Shown, Viewed, of_view, place};
+use super::view_source::{ViewSource, Viewed, of_view, place};
 use super::zarr::ZarrGroupDirectory;
 use crate::describe::Json;
 use crate::describe::view::{unreadable_view_json, view_json};
@@ -27,25 +27,25 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 /// `data/`, and each directory in `subarray/`.
-pub struct ViewDirectory(Shown);
+pub struct ViewDirectory(ViewSource);
 
 impl ViewDirectory {
-    /// The directory of what is `shown`.
-    pub fn node(shown: Shown) -> Node {
-        Node::Directory(Arc::new(ViewDirectory(shown)))
+    /// The directory of `source`.
+    pub fn node(source: ViewSource) -> Node {
+        Node::Directory(Arc::new(ViewDirectory(source)))
     }
 }
 
 impl Directory for ViewDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let shown = self.0.clone();
+        let source = self.0.clone();
         Ok(match name.to_str() {
-            Some("view.json") => Some(document(shown)),
-            Some("columns") => Some(Node::Directory(Arc::new(ColumnsDirectory(shown)))),
-            Some("subarray") if shown.subarray.is_none() => {
-                Some(Node::Directory(Arc::new(SubarrayDirectory(shown))))
+            Some("view.json") => Some(document(source)),
+            Some("columns") => Some(Node::Directory(Arc::new(ColumnsDirectory(source)))),
+            Some("subarray") if source.subarray.is_none() => {
+                Some(Node::Directory(Arc::new(SubarrayDirectory(source))))
             }
-            Some(name) => find(&shown, name)?,
+            Some(name) => find(&source, name)?,
             None => None,
         })
     }
@@ -69,22 +69,22 @@ impl Directory for ViewDirectory {
     of_view!(self => self.0);
 }
 
-/// The export `name` of the view `shown`; None if no export has that name. `NotFound`, with the reason, if
+/// The export `name` of the view `source`; None if no export has that name. `NotFound`, with the reason, if
 /// this view has none. If that is unknown, returns a node whose accesses fail.
-fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
-    let of = shown.clone();
+fn find(source: &ViewSource, name: &str) -> Result<Option<Node>> {
+    let of = source.clone();
     let (absent, node) = match (name, Format::ALL.into_iter().find(|format| format.name() == name)) {
         (zarr::NAME, _) => (
-            zarr::absent(&*shown.view()?),
+            zarr::absent(&*source.view()?),
             Node::Directory(Arc::new(ZarrGroupDirectory(of))),
         ),
         (tiff::DIRECTORY, _) => (
-            tiff::all_absent(&*shown.view()?),
+            tiff::all_absent(&*source.view()?),
             Node::Directory(Arc::new(RasterDirectory(of))),
         ),
         (_, Some(format)) => (
-            format.absent(&*shown.view()?, &shown.context.exports),
-            ExportFile::node(shown, Exported::File(format)),
+            format.absent(&*source.view()?, &source.context.exports),
+            ExportFile::node(source, Exported::File(format)),
         ),
         (_, None) => return Ok(None),
     };
@@ -95,8 +95,8 @@ fn find(shown: &Shown, name: &str) -> Result<Option<Node>> {
 }
 
 /// The listed exports of `view`.
-fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
-    if shown.context.exports.hide {
+fn listed(source: &ViewSource, view: &View) -> Vec<(&'static str, NodeType)> {
+    if source.context.exports.hide {
         return Vec::new();
     }
     let formats = Format::ALL.into_iter();
@@ -104,7 +104,7 @@ fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
         (
             format.name(),
             NodeType::File,
-            format.is_listed(view, &shown.context.exports),
+            format.is_listed(view, &source.context.exports),
         )
     });
     let images = tiff::all_absent(view).map(|absent| absent.is_none());
@@ -121,35 +121,35 @@ fn listed(shown: &Shown, view: &View) -> Vec<(&'static str, NodeType)> {
 
 /// `view.json`: a description of the view. Depends only on names and the schema; can also be read if the
 /// schema is damaged.
-fn document(shown: Shown) -> Node {
+fn document(source: ViewSource) -> Node {
     let document = Document {
-        engine: shown.array_at.array.engine.clone(),
-        of: shown.array_at.array.path.clone(),
+        engine: source.array_at.array.engine.clone(),
+        of: source.array_at.array.path.clone(),
         name: "view.json",
-        mtime: shown.mtime(),
+        mtime: source.mtime(),
         freshness: Freshness::Listing,
         // It names the keys of metadata that exports leave out.
-        origin: Origin::DescribedCells(shown.array_at.clone()),
+        origin: Origin::DescribedCells(source.array_at.clone()),
     };
     document.node(
         || None,
         move || {
-            let text = match shown.view() {
+            let text = match source.view() {
                 Ok(view) => {
                     let snapshot = view.snapshot();
                     if let Some(entry) = snapshot.incomplete().next()
                         && view.array().warns_first(snapshot)
                     {
-                        let (array, name) = (shown.display(), &entry.name);
+                        let (array, name) = (source.display(), &entry.name);
                         log::warn!(
                             "{array}: what {name} has replaced is vacuumed, and not seen at this time"
                         );
                     }
-                    view_json(&view, &shown.context.exports)
+                    view_json(&view, &source.context.exports)
                 }
                 Err(error) if is_damage(&error) => {
                     log::warn!("{error}");
-                    let (snapshot, times) = (shown.array_at.snapshot()?, shown.array_at.when.times());
+                    let (snapshot, times) = (source.array_at.snapshot()?, source.array_at.when.times());
                     unreadable_view_json(&snapshot, times, &error)
                 }
                 Err(error) => return Err(error),
@@ -176,7 +176,7 @@ fn is_damage(error: &Error) -> bool {
 }
 
 /// `subarray/`: every part of the domain can be looked up; nothing is listed.
-struct SubarrayDirectory(Shown);
+struct SubarrayDirectory(ViewSource);
 
 impl Directory for SubarrayDirectory {
     /// `NotFound`, with the reason, if `name` is not a part of the domain.
@@ -186,7 +186,7 @@ impl Directory for SubarrayDirectory {
         let subarray = ranges::parse(name.as_encoded_bytes(), &schema, |label, wanted| {
             labelled(array, when, &schema, label, wanted)
         });
-        let part = Shown {
+        let part = ViewSource {
             subarray: subarray?,
             latest: Arc::default(),
             ..self.0.clone()
@@ -207,7 +207,7 @@ impl Directory for SubarrayDirectory {
 }
 
 /// `columns/` of a view: dimensions, then attributes.
-struct ColumnsDirectory(Shown);
+struct ColumnsDirectory(ViewSource);
 
 impl Directory for ColumnsDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
@@ -217,8 +217,8 @@ impl Directory for ColumnsDirectory {
             .and_then(|index| view.fields().get(index))
             .map(|field| field.name.clone());
         Ok(index.zip(name).map(|(index, name)| {
-            let shown = self.0.clone();
-            Node::Directory(Arc::new(ColumnDirectory(ShownField { shown, index, name })))
+            let source = self.0.clone();
+            Node::Directory(Arc::new(ColumnDirectory(FieldSource { source, index, name })))
         }))
     }
 
@@ -232,28 +232,28 @@ impl Directory for ColumnsDirectory {
     of_view!(self => self.0);
 }
 
-/// A field of what is shown.
+/// A field of the view.
 #[derive(Clone)]
-struct ShownField {
-    shown: Shown,
+struct FieldSource {
+    source: ViewSource,
     index: usize,
     /// The name of the field, because another schema may have another field at this index.
     name: Vec<u8>,
 }
 
-impl ShownField {
+impl FieldSource {
     /// The current view, and the field in it. `NotFound` if its schema is another one, without the field.
     fn find(&self) -> Result<(Arc<View>, Field)> {
-        let view = self.shown.view()?;
+        let view = self.source.view()?;
         let field = view.fields().get(self.index);
         let field = field.filter(|field| field.name == self.name).cloned();
-        let changed = || place(Error::not_found("the schema has changed"), &self.shown.display());
+        let changed = || place(Error::not_found("the schema has changed"), &self.source.display());
         Ok((view, field.ok_or_else(changed)?))
     }
 }
 
 /// The files of one field.
-struct ColumnDirectory(ShownField);
+struct ColumnDirectory(FieldSource);
 
 impl ColumnDirectory {
     fn contents(&self) -> Result<Vec<Content>> {
@@ -298,7 +298,7 @@ impl Directory for ColumnDirectory {
         Ok(fixed_listing(&listed_files(&self.contents()?)))
     }
 
-    of_view!(self => self.0.shown);
+    of_view!(self => self.0.source);
 
     /// Datatype, shape and number of values per cell, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
@@ -307,14 +307,14 @@ impl Directory for ColumnDirectory {
             Role::Attribute(_) => view.shape(),
             Role::Dimension(_) => Ok(vec![view.open(self.0.index)?.count()]),
         };
-        let shape = self.0.shown.placed(shape())?;
+        let shape = self.0.source.placed(shape())?;
         Ok(attributes(&view, &field, Content::Data, shape))
     }
 }
 
 /// Values, offsets or validity of a field, optionally after a NumPy header.
 struct ColumnFile {
-    field: ShownField,
+    field: FieldSource,
     content: Content,
     header: bool,
 }
@@ -329,7 +329,7 @@ impl ColumnFile {
                 Err(_) => Err(Error::limit("the file would have 2^63 bytes or more")),
             }
         });
-        self.field.shown.placed(parts)
+        self.field.source.placed(parts)
     }
 
     fn try_parts(&self, view: &View, field: &Field) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
@@ -391,14 +391,14 @@ impl File for ColumnFile {
         }
     }
 
-    of_view!(self => self.field.shown);
+    of_view!(self => self.field.source);
 
     /// Datatype, shape and number of values per cell of the content, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
         let (view, field) = self.field.find()?;
         let (_, cells, len) = self.parts(&view, &field)?;
         let shape = self.data_type(&view, &field, &*cells, len);
-        let (_, shape) = self.field.shown.placed(shape)?;
+        let (_, shape) = self.field.source.placed(shape)?;
         Ok(attributes(&view, &field, self.content, shape))
     }
 
@@ -407,7 +407,7 @@ impl File for ColumnFile {
         let (header, cells, _) = self.parts(&view, &field)?;
         let values = CellBytes::new(cells, self.content)?;
         let layout = FileLayout::new(view.state(), vec![Box::new(header), Box::new(values)])?;
-        Ok(Arc::new(layout.of(self.field.shown.display())))
+        Ok(Arc::new(layout.of(self.field.source.display())))
     }
 }
 

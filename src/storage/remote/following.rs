@@ -34,7 +34,7 @@ pub struct FollowingStorage {
 #[derive(Default)]
 struct Members {
     numbers: HashMap<String, usize>,
-    met: Vec<Arc<Member>>,
+    by_number: Vec<Arc<Member>>,
 }
 
 /// A member outside of the source.
@@ -61,7 +61,7 @@ impl FollowingStorage {
         let number = rest.components().next()?.as_os_str();
         let below = rest.strip_prefix(number).ok()?;
         let number: usize = number.to_str()?.parse().ok()?;
-        let member = lock(&self.members).met.get(number)?.clone();
+        let member = lock(&self.members).by_number.get(number)?.clone();
         Some((number, member, below))
     }
 
@@ -128,11 +128,11 @@ impl Storage for FollowingStorage {
             return None;
         };
         let mut members = lock(&self.members);
-        let next = members.met.len();
+        let next = members.by_number.len();
         let number = *members.numbers.entry(url.clone()).or_insert(next);
         if number == next {
             log::warn!("{url}: following a group member that lies outside of the source");
-            members.met.push(Arc::new(Member {
+            members.by_number.push(Arc::new(Member {
                 url,
                 storage: Memo::default(),
             }));

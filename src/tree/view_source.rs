@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 
 /// An array at a time, or a part of it.
 #[derive(Clone)]
-pub struct Shown {
+pub struct ViewSource {
     /// The array and the range of time.
     pub array_at: ArrayAt,
     /// The part of the domain; None for the whole domain.
@@ -28,7 +28,7 @@ pub struct Shown {
     pub latest: Arc<Mutex<Option<Arc<View>>>>,
 }
 
-impl Shown {
+impl ViewSource {
     /// The current view. Its cells cannot be read if a committed fragment is missing.
     pub fn view(&self) -> Result<Arc<View>> {
         let select = || {
@@ -80,7 +80,7 @@ impl Shown {
             data: true,
             part: self.subarray.is_some(),
             has_times: self.array_at.array.engine.at().is_none(),
-            shown: self.clone(),
+            source: self.clone(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Shown {
 /// The view that a directory shows, and where the directory lies in that of the array:
 /// `[at/TIME/][data/[subarray/PART/]]`.
 pub struct Viewed {
-    pub(super) shown: Shown,
+    pub(super) source: ViewSource,
     /// Whether it lies in `at/`.
     pub at: bool,
     /// Whether it is `data/` or a part of it, not the directory of the array.
@@ -110,17 +110,17 @@ pub struct Viewed {
 impl Viewed {
     /// The current view.
     pub fn view(&self) -> Result<Arc<View>> {
-        self.shown.view()
+        self.source.view()
     }
 
     /// The schema.
     pub fn schema(&self) -> Result<Arc<Schema>> {
-        self.shown.array_at.twice(ArrayAt::schema)
+        self.source.array_at.twice(ArrayAt::schema)
     }
 
     /// The fragments, whether a reader sees them or not, oldest first.
     pub fn fragments(&self) -> Result<Vec<FragmentSummary>> {
-        self.shown.array_at.twice(|array_at| {
+        self.source.array_at.twice(|array_at| {
             let snapshot = array_at.snapshot()?;
             let entries = &snapshot.listing.fragments;
             let all = entries.iter().map(|entry| &entry.fragment);
@@ -141,7 +141,7 @@ impl Viewed {
     /// Bytes of the values, offsets and validity of the fragment called `name` without filters. Zipped
     /// coordinates count once.
     pub fn unfiltered(&self, name: &str) -> Result<u64> {
-        let listing = self.shown.array_at.array.listing()?;
+        let listing = self.source.array_at.array.listing()?;
         let gone = || Error::not_found("the fragment is gone");
         let entry = listing.fragment(name).ok_or_else(gone)?;
         let info = entry.fragment.open()?;
@@ -165,7 +165,7 @@ impl Viewed {
 
     /// The last `most` times at which something was written, as names in `at/`, newest first.
     pub fn times(&self, most: usize) -> Vec<String> {
-        let listing = self.shown.array_at.array.listing();
+        let listing = self.source.array_at.array.listing();
         let instants = listing.map_or_else(|_| Vec::new(), |listing| listing.instants());
         let last = instants.into_iter().rev().take(most);
         last.map(crate::calendar::timestamp).collect()
@@ -173,15 +173,15 @@ impl Viewed {
 }
 
 /// What all nodes of a view have in common: the methods of [`Directory`] and [`File`] that depend only on the
-/// [`Shown`].
+/// [`ViewSource`].
 macro_rules! of_view {
-    ($self:ident => $shown:expr) => {
+    ($self:ident => $source:expr) => {
         fn mtime(&$self) -> u64 {
-            $shown.mtime()
+            $source.mtime()
         }
 
         fn origin(&$self) -> $crate::tree::permissions::Origin {
-            $crate::tree::permissions::Origin::Cells($shown.array_at.clone())
+            $crate::tree::permissions::Origin::Cells($source.array_at.clone())
         }
     };
 }

@@ -1,4 +1,4 @@
-//! What is made of several arrays: the last ones are kept, each of one time.
+//! A cache of what is made of several arrays, each of one time.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::joined::{Joined, Source};
@@ -18,54 +18,54 @@ const MAX_TRIES: usize = 100;
 
 /// The most that stay in memory. Nodes come and go, each file of an export is one, and `serve` drops them soon:
 /// what they show must outlive them, or each request would make it anew. It may keep files of its arrays open.
-const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(4).unwrap();
+const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// What was used last.
-pub struct Kept<K: Hash + Eq, T>(Mutex<LruCache<K, Arc<One<T>>>>);
+pub struct JoinedCache<K: Hash + Eq, T>(Mutex<LruCache<K, Arc<Entry<T>>>>);
 
 /// What was made of one source.
-struct One<T> {
+struct Entry<T> {
     /// When it was known to be current, and what that is.
     last: Mutex<Option<(Instant, Arc<T>)>>,
     making: SingleFlight,
 }
 
-impl<T> Default for One<T> {
+impl<T> Default for Entry<T> {
     /// Nothing was made yet.
     fn default() -> Self {
-        One {
+        Entry {
             last: Mutex::default(),
             making: SingleFlight::default(),
         }
     }
 }
 
-impl<K: Hash + Eq, T> Default for Kept<K, T> {
+impl<K: Hash + Eq, T> Default for JoinedCache<K, T> {
     /// Nothing.
     fn default() -> Self {
-        Kept(Mutex::new(LruCache::new(MAX_KEPT)))
+        JoinedCache(Mutex::new(LruCache::new(MAX_ENTRIES)))
     }
 }
 
-impl<K: Hash + Eq, T: Joined> Kept<K, T> {
+impl<K: Hash + Eq, T: Joined> JoinedCache<K, T> {
     /// What is made of what `find` finds, in a state that this has now or had a tenth of a second ago.
     ///
     /// # Errors
     ///
     /// EBUSY if the arrays are written to all the time; if it cannot be found or made.
     pub fn current(&self, key: K, find: impl Fn() -> Result<T::Source>) -> Result<Arc<T>> {
-        let mut kept = lock(&self.0);
-        let one = kept.get(&key).cloned().unwrap_or_default();
-        let before = kept.push(key, one.clone());
-        drop(kept);
+        let mut entries = lock(&self.0);
+        let entry = entries.get(&key).cloned().unwrap_or_default();
+        let before = entries.push(key, entry.clone());
+        drop(entries);
         // Behind the lock, because that may free much.
         drop(before);
-        one.current(find)
+        entry.current(find)
     }
 }
 
-impl<T: Joined> One<T> {
-    /// See [`Kept::current`]. One thread at a time finds and makes it.
+impl<T: Joined> Entry<T> {
+    /// See [`JoinedCache::current`]. One thread at a time finds and makes it.
     fn current(&self, find: impl Fn() -> Result<T::Source>) -> Result<Arc<T>> {
         let last = || {
             let last = lock(&self.last).clone();
@@ -155,27 +155,27 @@ mod tests {
 
     #[test]
     fn each_state_is_made_once_and_only_if_it_is_found_twice() {
-        let (kept, state) = (Kept::<u8, Made>::default(), AtomicU64::new(7));
+        let (cache, state) = (JoinedCache::<u8, Made>::default(), AtomicU64::new(7));
         let find = || Ok(Numbered(state.load(Ordering::Relaxed)));
         let together = Barrier::new(8);
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     together.wait();
-                    assert_eq!(kept.current(1, find).unwrap().1, 0);
+                    assert_eq!(cache.current(1, find).unwrap().1, 0);
                 });
             }
         });
         // It is looked for again, and is the same.
         thread::sleep(LASTING);
-        assert_eq!(kept.current(1, find).unwrap().1, 0);
+        assert_eq!(cache.current(1, find).unwrap().1, 0);
         state.store(8, Ordering::Relaxed);
         thread::sleep(LASTING);
-        let made = kept.current(1, find).unwrap();
+        let made = cache.current(1, find).unwrap();
         assert_eq!((made.state(), made.1), (8, 1));
         let restless = || Ok(Numbered(state.fetch_add(1, Ordering::Relaxed)));
         assert_eq!(
-            kept.current(2, restless).err().map(|error| error.errno()),
+            cache.current(2, restless).err().map(|error| error.errno()),
             Some(libc::EBUSY)
         );
         assert_eq!(MADE.load(Ordering::Relaxed), 2);
