@@ -396,9 +396,9 @@ class LongHunt(ArrayHunt):
         found = exports_csv.raw_reader(path, columns, encoding)
         for one, column, values in zip(view.fields, columns, found):
             values = [v if v is None or column.kind != "list" else exports_csv.parse_list(v, column.type) for v in values]
-            wanted = [v.decode(encoding) if isinstance(v, bytes) else v for v in column.values]
+            wanted = [v.decode(encoding, "surrogateescape") if isinstance(v, bytes) else v for v in column.values]
             fill = self.fill(view, one, lambda f, raw, one=one: exports_csv.values_of(one, [raw("data")], None)[1])
-            self.rows(f"{one.name} of {path}", view, one, values, wanted, fill.decode(encoding, "replace") if isinstance(fill, bytes) else fill)
+            self.rows(f"{one.name} of {path}", view, one, values, wanted, fill.decode(encoding, "surrogateescape") if isinstance(fill, bytes) else fill)
 
     def grids(self, view):
         """(name, values, which of them are not null) of the attributes that grids have."""
