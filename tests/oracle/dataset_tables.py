@@ -218,17 +218,49 @@ def compare_vectors(checks, point):
         checks.equal(f"{name}: what is left out", [entry["what"] for entry in left_out], {"wkt": ["LAYER_EXTENT_MINX"], "no_system": ["CRS"]}.get(name, []))
 
 
+def write_empty(folder):
+    """Layers in which features have no geometry: cells without bytes, the first, the last, some, and all of them; in two fragments."""
+    count = 500
+    for name, of, is_empty in (("some", "blob", lambda i: i % 7 in (0, 3)), ("most", np.uint8, lambda i: i % 7 != 2), ("all", "wkb", lambda i: True)):
+        dims = [tiledb.Dim(axis, domain=(-1.0, 1e3), tile=100.0, dtype=np.float64) for axis in ("_X", "_Y")]
+        attributes = [tiledb.Attr("geom", dtype=of, var=True), tiledb.Attr("FID", dtype=np.int64)]
+        tiledb.Array.create(f"{folder}/{name}", tiledb.ArraySchema(tiledb.Domain(*dims), attributes, sparse=True))
+        for start in (0, 1):
+            cells = [b"" if is_empty(i) else shapely.to_wkb(shapely.LineString([(0, i)] * (2 + i % 5))) for i in range(start, count, 2)]
+            shapes = np.empty(len(cells), object)
+            shapes[:] = [np.frombuffer(cell, "u1") for cell in cells] if of is np.uint8 else cells
+            places = np.arange(start, count, 2)
+            with tiledb.open(f"{folder}/{name}", "w") as array:
+                array[places.astype(float), places.astype(float)] = {"geom": shapes, "FID": places}
+                array.meta.update({"dataset_type": "geometry", "GEOMETRY_ATTRIBUTE_NAME": "geom"})
+        yield name, [None if is_empty(i) else shapely.LineString([(0, i)] * (2 + i % 5)) for i in range(count)]
+
+
+def compare_empty(checks, point, layers):
+    """A cell without bytes is no geometry, and the others are read."""
+    for name, shapes in layers:
+        for view, rows in (("data", shapes), ("data/subarray/100..300,..", shapes[100:301])):
+            file = point / name / view / "table.parquet"
+            frame = geopandas.read_parquet(file).sort_values("FID")
+            checks.equal(f"{name}, {view}: geometries", frame.geometry.tolist(), rows)
+            nulls = duckdb.sql(f"SELECT count(*), count(geom) FROM '{file}'").fetchall()[0]
+            checks.equal(f"{name}, {view}: DuckDB counts", nulls, (len(rows), sum(shape is not None for shape in rows)))
+            whole = pyarrow.parquet.read_table(file, columns=["geom"])["geom"].to_pylist()
+            checks.equal(f"{name}, {view}: pyarrow", [cell is None for cell in whole].count(True), sum(shape is None for shape in rows))
+
+
 def main():
     """Writes the arrays and compares."""
     checks = Checks()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="tiledbfs-tables-") as folder:
-        for part in ("frames", "vectors", "malformed"):
+        for part in ("frames", "vectors", "malformed", "empty"):
             os.mkdir(f"{folder}/{part}")
         for name, frame, how in frames():
             tiledb.from_pandas(f"{folder}/frames/{name}", frame, **how)
         write_vectors(f"{folder}/vectors")
         write_malformed(f"{folder}/malformed")
+        empty = list(write_empty(f"{folder}/empty"))
         with mounted(f"{folder}/frames") as point:
             for name in os.listdir(f"{folder}/frames"):
                 os.stat(point / name / "data/table.parquet")
@@ -244,6 +276,9 @@ def main():
                 checks.equal("info of a layer", [layer_said.get(key) for key in ("kind", "crs", "extent")],
                              ["geometry", CRS["name"], "X {:g}..{:g}, Y {:g}..{:g}".format(*(EXTENT[f"LAYER_EXTENT_{end}"] for end in ("MINX", "MAXX", "MINY", "MAXY")))])
                 run_lines(checks, "tables", f"{folder}/documented", {"array": frame, "layer": vectors / "blob"})
+        with mounted(f"{folder}/empty") as point:
+            compare_empty(checks, point, empty)
+            checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:
             malformed(checks, point)
             checks.equal("errors of the mount", errors(point), [])

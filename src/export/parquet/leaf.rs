@@ -72,6 +72,8 @@ pub(super) enum Encoding {
     Scaled(i64),
     /// A u32 length and bytes. `strip` removes the NULs at the end of fixed-size text.
     Bytes { strip: bool },
+    /// Same for a geometry. Null if it has no bytes, which are none, and which readers fail at.
+    Geometry,
     /// Stored indexes into a dictionary page of `labels` entries, `width` bits each. Null if there is no such
     /// label.
     Index { labels: u64, width: u8 },
@@ -219,12 +221,11 @@ impl Leaf {
         leaf
     }
 
-    /// A LIST of any number of UINT8 becomes bytes.
-    pub(super) fn join_bytes(&mut self) {
-        if self.shape == Shape::Any && self.stored == Datatype::Uint8 {
-            (self.physical, self.logical) = (Physical::ByteArray, Logical::Nothing);
-            (self.shape, self.encoding, self.size) = (Shape::One, Encoding::Bytes { strip: false }, None);
-        }
+    /// Bytes of any number, or a LIST of any number of UINT8, become geometries.
+    pub(super) fn hold_geometries(&mut self) {
+        (self.physical, self.logical) = (Physical::ByteArray, Logical::Nothing);
+        (self.shape, self.encoding, self.size) = (Shape::One, Encoding::Geometry, None);
+        self.null_values = true;
     }
 
     /// 64-bit integers become signed if all are at most `highest`, an INT64 itself.
@@ -431,7 +432,7 @@ impl Leaf {
                 let label = |n| *labels.get(usize::try_from(n).ok()?)?;
                 integers(self, stored, |n| take(label(n)));
             }
-            Encoding::Bytes { .. } | Encoding::List(_) => {}
+            Encoding::Bytes { .. } | Encoding::Geometry | Encoding::List(_) => {}
         }
     }
 

@@ -147,7 +147,7 @@ fn leaves(table: &Table, metadata: &Metadata) -> Result<Vec<Leaf>> {
         let mut leaf = Leaf::new(column, name, bounds);
         let is_geometry = |geometry: &Geometry| geometry.fields.contains(&column.field);
         if metadata.geometry.as_ref().is_some_and(is_geometry) {
-            leaf.join_bytes();
+            leaf.hold_geometries();
         }
         let is_signed = |pandas: &Pandas| pandas.signed.contains(&column.field);
         if let Some(bounds) = bounds

@@ -420,6 +420,12 @@ impl Page<'_> {
 
     /// Calls `take` with whether each entry has a value. Reads values only if that depends on them.
     fn presence(&self, entries: Range<u64>, mut take: impl FnMut(bool)) -> Result<()> {
+        if self.leaf.encoding == Encoding::Geometry {
+            let rows = self.rows.start + entries.start..self.rows.start + entries.end;
+            let cells = self.text_cells(rows)?.into_iter();
+            cells.for_each(|(_, len)| take(len.is_some()));
+            return Ok(());
+        }
         if self.leaf.null_values {
             return self.values(entries, |value| take(value.is_some()));
         }

@@ -74,9 +74,11 @@ impl Page<'_> {
     pub(super) fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
         let Some(size) = self.leaf.size else {
             let cells = cells(self.leaf, self.column, rows)?;
+            let is_geometry = self.leaf.encoding == Encoding::Geometry;
             let cells = cells.into_iter().map(|(bytes, valid)| {
                 let len = bytes.end - bytes.start;
-                (bytes, valid.then_some(len))
+                let is_null = !valid || is_geometry && len == 0;
+                (bytes, (!is_null).then_some(len))
             });
             return Ok(cells.collect());
         };
