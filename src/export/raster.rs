@@ -5,7 +5,7 @@
 //! So a part of an array tells by its coordinates where it is.
 
 use super::metadata::Metadata;
-use super::metadata::gdal::{self, Axes, Band, MAX_BANDS, Raster};
+use super::metadata::gdal::{self, Axes, Band, MAX_BANDS, Raster, Tag};
 use crate::error::Result;
 use crate::format::range::Rect;
 use crate::query::{DimRange, View};
@@ -104,6 +104,24 @@ impl<'m> Placed<'m> {
     /// The number of the first cell along an axis of the raster.
     pub(super) fn first(&self, axis: usize) -> u64 {
         number(&self.region[axis].lo)
+    }
+
+    /// The raster's tags. Those that name a pixel count from the part's first one; where such a tag is no number,
+    /// a part that begins elsewhere lacks it.
+    pub(super) fn tags(&self) -> Vec<Tag> {
+        let counted = |(domain, key, text): &Tag| {
+            let first = match (&**domain, &**key) {
+                ("RPC", "SAMP_OFF") | ("GEOLOCATION", "PIXEL_OFFSET") => self.first(self.axes.x),
+                ("RPC", "LINE_OFF") | ("GEOLOCATION", "LINE_OFFSET") => self.first(self.axes.y),
+                _ => 0,
+            };
+            let text = match first {
+                0 => text.clone(),
+                first => (text.trim().parse::<f64>().ok()? - first as f64).to_string(),
+            };
+            Some((domain.clone(), key.clone(), text))
+        };
+        self.raster.tags.iter().filter_map(counted).collect()
     }
 
     /// The bands that field `field` of the view has, an attribute, in order; None for each that nothing is told

@@ -37,7 +37,7 @@ impl Geo {
     pub(super) fn new(placed: &Placed<'_>, bands: &[Option<&Band>], image: &Image) -> Geo {
         let raster = placed.raster;
         let mut geo = Geo {
-            metadata: metadata(&raster.tags, raster.crs.is_some(), bands),
+            metadata: metadata(&placed.tags(), raster.crs.is_some(), bands),
             ..Geo::default()
         };
         let is_point =
