@@ -175,6 +175,13 @@ fn one_value(field: &Field) -> Option<Vec<u8>> {
     values.all(|value| value == first).then(|| first.to_vec())
 }
 
+/// The value of the fill that somebody gave an attribute of numbers; None if it has the one that TileDB gives its
+/// type. GDAL keeps there what stands for pixels without data.
+pub(super) fn given_fill(field: &Field) -> Option<Vec<u8>> {
+    let is_number = matches!(field.datatype.kind(), Kind::Signed | Kind::Unsigned | Kind::Float);
+    one_value(field).filter(|_| is_number && field.fill_value != fill_of_type(field))
+}
+
 /// Whether the fill that TileDB gives a type by itself means missing values, given the metadata of the
 /// attribute: programs that pack take the least or the greatest number for that. All 256 numbers of a byte
 /// are values.
@@ -271,6 +278,9 @@ impl Grid {
             {
                 // Floats in any case: to tell what is missing makes nothing worse.
                 variable.fill_value = one_value(shown);
+            }
+            if placed.is_some() {
+                variable.fill_value = given_fill(shown).or(variable.fill_value);
             }
             variables.extend(variable.described(shown, &described, naming, &mut taken));
         }

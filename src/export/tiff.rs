@@ -185,8 +185,9 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
             image.geo = Geo::new(&placed, &bands, &image);
             // A file has one value. Blocks are written whole, so without one no pixel lacks data.
             let of_bands = bands.iter().flatten().find_map(|band| band.nodata);
-            match of_bands {
-                Some(value) => Some(digits(Scalar::Float64(value))),
+            let given = || Scalar::read(attribute.datatype, &grid::given_fill(attribute)?);
+            match of_bands.map(Scalar::Float64).or_else(given) {
+                Some(value) => Some(digits(value)),
                 None if view.is_covered()? => None,
                 None => nodata(&view, attribute)?,
             }

@@ -53,10 +53,14 @@ RASTERS = {
     "third": ("float64", 1, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=1 / 3)),
     "least": ("float64", 1, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=-sys.float_info.max)),
     "plain": ("float32", 1, "BAND", {}),
+    "filled": ("int16", 2, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=-999)),
+    "filled_with_0": ("uint8", 1, "PIXEL", dict(crs="EPSG:32632", transform=UTM, nodata=0)),
     "point": ("uint8", 3, "PIXEL", dict(crs="EPSG:32632", transform=UTM)),
     "palette": ("uint8", 1, "BAND", dict(crs="EPSG:4326", transform=UPWARDS)),
     "palette_of_16_bits": ("uint16", 1, "BAND", dict(crs="EPSG:4326", transform=UPWARDS)),
 }
+# Newer versions of the driver keep the no-data value as the fill of the attribute, and nowhere else.
+FILLED = ("filled", "filled_with_0")
 WIDTH, HEIGHT = 50, 37
 # Of tags.
 DOMAIN = "OTHER"
@@ -110,6 +114,8 @@ def described(source, interleave, size=(HEIGHT, WIDTH), step=1):
                 element.remove(other)
             for value in element.findall("NoDataValue"):
                 exactly(value, nodata)
+                if os.path.basename(source).removesuffix(".tif") in FILLED:
+                    element.remove(value)
     if tags:
         other = xml.SubElement(root, "Metadata", domain=DOMAIN)
         for key, value in tags.items():
@@ -134,7 +140,8 @@ def write_array(uri, name, source, document=None, step=1):
     band = tiledb.Dim("BANDS", domain=(1, bands), tile=1, dtype=np.uint64)
     dims, cells = {"BAND": ((band, y, x), padded), "PIXEL": ((y, x, band), np.moveaxis(padded, 0, -1)), "ATTRIBUTES": ((y, x), None)}[interleave]
     names = [f"TDB_VALUES_{number + 1}" for number in range(bands)] if cells is None else ["TDB_VALUES"]
-    attributes = [tiledb.Attr(attribute, dtype=of, filters=[tiledb.ZstdFilter()]) for attribute in names]
+    fill = {"fill": RASTERS[name][3]["nodata"]} if name in FILLED else {}
+    attributes = [tiledb.Attr(attribute, dtype=of, filters=[tiledb.ZstdFilter()], **fill) for attribute in names]
     tiledb.Array.create(uri, tiledb.ArraySchema(tiledb.Domain(*dims), attributes))
     with tiledb.open(uri, "w") as array:
         array[:] = dict(zip(names, padded)) if cells is None else {names[0]: np.ascontiguousarray(cells)}
@@ -372,6 +379,26 @@ def compare_together(checks, point):
         checks.equal(f"{group}: with a reason", all("not at one place" in one["reason"] for one in said), True)
 
 
+# Tags that name pixels, by domain: of the whole raster, and of the part that begins in row 5 and column 3.
+COUNTED = {"RPC": ({"LINE_OFF": "18.25", "SAMP_OFF": "20", "LINE_SCALE": "18.5"}, {"LINE_OFF": "13.25", "SAMP_OFF": "17", "LINE_SCALE": "18.5"}),
+           "GEOLOCATION": ({"LINE_OFFSET": "0", "PIXEL_OFFSET": "x", "LINE_STEP": "2"}, {"LINE_OFFSET": "-5", "LINE_STEP": "2"})}
+
+
+def write_counted(uri):
+    """A raster that a sensor model places."""
+    tags = "".join(f"<Metadata domain='{domain}'>" + "".join(f"<MDI key='{key}'>{text}</MDI>" for key, text in of_whole.items()) + "</Metadata>"
+                   for domain, (of_whole, _) in COUNTED.items())
+    write_array(uri, "plain", f"{os.path.dirname(os.path.dirname(uri))}/plain.tif", f"<PAMDataset>{tags}</PAMDataset>".encode())
+
+
+def compare_counted(checks, data):
+    """Tags that name a pixel count from the first one of a part."""
+    for view, number in ((data, 0), (data / "subarray/..,5..40,3..30", 1)):
+        with rasterio.open(view / "raster/TDB_VALUES.tif") as file:
+            for domain, wanted in COUNTED.items():
+                checks.equal(f"{domain} of {'a part' if number else 'all'}", file.tags(ns=domain), wanted[number])
+
+
 OWN_MAPPING = "__tiledb_attr.flagged.grid_mapping"
 
 
@@ -541,6 +568,7 @@ def main():
             write_group(folder, name)
         write_odd(folder)
         write_together(folder)
+        write_counted(f"{folder}/arrays/counted")
         write_multidimensional(f"{folder}/arrays/multidimensional")
         for name, document in MALFORMED.items():
             write_array(f"{folder}/malformed/{name}", "plain", f"{folder}/plain.tif", document)
@@ -561,6 +589,7 @@ def main():
             compare_together(checks, point)
             compare_info(checks, point, folder)
             run_lines(checks, "rasters", f"{folder}/documented", {"array": point / "band"})
+            compare_counted(checks, point / "counted/data")
             multidimensional(checks, point / "multidimensional/data")
             checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:
