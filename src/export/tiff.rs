@@ -186,8 +186,10 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
             // A file has one value. Blocks are written whole, so without one no pixel lacks data.
             let of_bands = bands.iter().flatten().find_map(|band| band.nodata);
             let given = || Scalar::read(attribute.datatype, &grid::given_fill(attribute)?);
-            match of_bands.map(Scalar::Float64).or_else(given) {
-                Some(value) => Some(digits(value)),
+            match of_bands.or_else(given) {
+                Some(value) if attribute.datatype.kind() == Kind::Float => Some(digits(value)),
+                // Of an exponent, GDAL's reader of integers of 64 bits takes no notice.
+                Some(value) => in_type(value, attribute).map(digits),
                 None if view.is_covered()? => None,
                 None => nodata(&view, attribute)?,
             }
@@ -372,6 +374,11 @@ fn nodata(view: &View, attribute: &Field) -> Result<Option<String>> {
     let fill = grid::fill_value(attribute, view.is_covered()?);
     let value = fill.and_then(|value| Scalar::read(attribute.datatype, &value));
     Ok(value.map(digits))
+}
+
+/// A number in the type of an attribute, if it has it.
+fn in_type(number: Scalar, attribute: &Field) -> Option<Scalar> {
+    Scalar::read(attribute.datatype, &number.to(attribute.datatype)?)
 }
 
 /// A value in the notation of GDAL's no-data values.

@@ -21,6 +21,7 @@ use super::{LeftOut, PAIR_MEMORY, ValueOrReason, rules};
 use crate::export::grid::Value;
 use crate::export::raster::VALUES;
 use crate::format::datatype::Datatype;
+use crate::format::scalar::Scalar;
 use crate::query::{Field, Role};
 use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesStart, Event};
@@ -101,7 +102,7 @@ pub struct Band {
     /// What it shows.
     pub description: Option<String>,
     /// The value of pixels without data.
-    pub nodata: Option<f64>,
+    pub nodata: Option<Scalar>,
     /// What is added to values times [`Band::scale`].
     pub offset: Option<f64>,
     /// What values are multiplied by.
@@ -118,9 +119,14 @@ impl Band {
     /// What it tells as attributes of variables, in order of their names.
     pub fn attributes(&self) -> [(&'static str, Option<Value>); 5] {
         let number = |number: f64| Value::Numbers(Datatype::Float64, number.to_le_bytes().to_vec());
+        let nodata = |value: Scalar| match value {
+            Scalar::Signed(n) => Value::Numbers(Datatype::Int64, n.to_le_bytes().to_vec()),
+            Scalar::Unsigned(n) => Value::Numbers(Datatype::Uint64, n.to_le_bytes().to_vec()),
+            Scalar::Float32(_) | Scalar::Float64(_) => number(value.float()),
+        };
         let text = |text: &Option<String>| text.clone().map(Value::Text);
         [
-            ("_FillValue", self.nodata.map(number)),
+            ("_FillValue", self.nodata.map(nodata)),
             ("add_offset", self.offset.map(number)),
             ("long_name", text(&self.description)),
             ("scale_factor", self.scale.map(number)),
@@ -238,6 +244,19 @@ impl Reading<'_> {
         number
     }
 
+    /// The number of an element; an integer where f64 lacks it.
+    fn nodata(&mut self, element: &Element) -> Option<Scalar> {
+        /// All integers up to this one are numbers of f64.
+        const MAX_EXACT: u64 = 1 << 53;
+        let text = element.text.trim();
+        let signed = text.parse().ok().filter(|n: &i64| n.unsigned_abs() > MAX_EXACT);
+        let unsigned = || text.parse().ok().filter(|n: &u64| *n > MAX_EXACT);
+        let integer = signed
+            .map(Scalar::Signed)
+            .or_else(|| unsigned().map(Scalar::Unsigned));
+        integer.or_else(|| self.number(element).map(Scalar::Float64))
+    }
+
     fn raster(&mut self, root: &Element) {
         for element in &root.children {
             match &*element.name {
@@ -287,7 +306,7 @@ impl Reading<'_> {
             match &*element.name {
                 "Description" => band.description = text(element),
                 "UnitType" => band.unit = text(element),
-                "NoDataValue" => band.nodata = self.number(element),
+                "NoDataValue" => band.nodata = self.nodata(element),
                 "Offset" => band.offset = self.number(element).filter(|offset| offset.is_finite()),
                 "Scale" => band.scale = self.number(element).filter(|scale| scale.is_finite()),
                 "ColorTable" => match palette(element) {

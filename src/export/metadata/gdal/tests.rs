@@ -46,7 +46,7 @@ fn documents_of_gdal_are_read() {
     assert_eq!(raster.size, Some((20, 10)));
     assert_eq!(raster.tags, [(text(""), text("A\"B"), text("1 < 2 A"))]);
     let band = &raster.bands[&2];
-    assert!(band.nodata.unwrap().is_nan());
+    assert!(band.nodata.unwrap().float().is_nan());
     assert_eq!((band.scale, band.offset, &band.unit), (Some(0.5), None, &None));
     assert_eq!(
         (band.description.as_deref(), &*band.palette),
@@ -69,6 +69,29 @@ fn numbers_are_those_of_their_bytes() {
         let value = format!(r#"<NoDataValue le_hex_equiv="{digits}">5e-1</NoDataValue>"#);
         let (raster, left_out) = read(&format!(
             r#"<PAMDataset><PAMRasterBand band="1">{value}</PAMRasterBand></PAMDataset>"#
+        ));
+        assert_eq!(
+            raster.unwrap().bands[&1].nodata,
+            Some(Scalar::Float64(number)),
+            "{digits}"
+        );
+        assert_eq!(left_out, Vec::<&str>::new());
+    }
+}
+
+#[test]
+fn integers_that_floats_lack_are_kept() {
+    let cases = [
+        ("9007199254740992", Scalar::Float64(9_007_199_254_740_992.0)),
+        ("9007199254740993", Scalar::Signed(9_007_199_254_740_993)),
+        ("-9223372036854775807", Scalar::Signed(-i64::MAX)),
+        ("-9223372036854775808", Scalar::Signed(i64::MIN)),
+        ("18446744073709551615", Scalar::Unsigned(u64::MAX)),
+        ("1e30", Scalar::Float64(1e30)),
+    ];
+    for (digits, number) in cases {
+        let (raster, left_out) = read(&format!(
+            r#"<PAMDataset><PAMRasterBand band="1"><NoDataValue>{digits}</NoDataValue></PAMRasterBand></PAMDataset>"#
         ));
         assert_eq!(raster.unwrap().bands[&1].nodata, Some(number), "{digits}");
         assert_eq!(left_out, Vec::<&str>::new());
