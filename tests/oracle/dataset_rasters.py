@@ -404,6 +404,22 @@ def write_counted(uri):
     write_array(uri, "plain", f"{os.path.dirname(os.path.dirname(uri))}/plain.tif", f"<PAMDataset>{tags}</PAMDataset>".encode())
 
 
+def write_unlike(uri):
+    """A raster of which one band lacks a no-data value."""
+    bands = "<PAMRasterBand band='1'><NoDataValue>7</NoDataValue></PAMRasterBand><PAMRasterBand band='2'/>"
+    write_array(uri, "band", f"{os.path.dirname(os.path.dirname(uri))}/band.tif", f"<PAMDataset>{bands}</PAMDataset>".encode())
+
+
+def compare_unlike(checks, data):
+    """The image has the one value, and it is told that this is not so of all bands; the grid has none."""
+    with rasterio.open(data / "raster/TDB_VALUES.tif") as file:
+        checks.equal("bands with unlike no-data values: the image", file.nodatavals, (7, 7, 7))
+    with xarray.open_zarr(data / "array.zarr", mask_and_scale=False) as dataset:
+        checks.equal("bands with unlike no-data values: the grid", "_FillValue" in dataset["TDB_VALUES"].attrs, False)
+    reasons = [entry["reason"] for entry in json.loads((data / "view.json").read_text())["left_out"]]
+    checks.equal("bands with unlike no-data values: the reason", reasons, ["bands differ in no-data values; an image has that of the first which has one"])
+
+
 def compare_counted(checks, data):
     """Tags that name a pixel count from the first one of a part."""
     for view, number in ((data, 0), (data / "subarray/..,5..40,3..30", 1)):
@@ -582,6 +598,7 @@ def main():
         write_odd(folder)
         write_together(folder)
         write_counted(f"{folder}/arrays/counted")
+        write_unlike(f"{folder}/arrays/unlike")
         write_multidimensional(f"{folder}/arrays/multidimensional")
         for name, document in MALFORMED.items():
             write_array(f"{folder}/malformed/{name}", "plain", f"{folder}/plain.tif", document)
@@ -603,6 +620,7 @@ def main():
             compare_info(checks, point, folder)
             run_lines(checks, "rasters", f"{folder}/documented", {"array": point / "band"})
             compare_counted(checks, point / "counted/data")
+            compare_unlike(checks, point / "unlike/data")
             multidimensional(checks, point / "multidimensional/data")
             checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:

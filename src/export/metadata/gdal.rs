@@ -157,9 +157,19 @@ pub fn numbers(
 }
 
 impl Raster {
-    /// Appends to `left_out` why variables of these fields cannot have what their bands tell.
+    /// Appends to `left_out` why images and variables of these fields cannot have what their bands tell.
     pub(super) fn check(&self, fields: &[Field], left_out: &mut LeftOut) {
         let Some(axes) = Axes::of(fields) else { return };
+        let nodata = |band: &Band| {
+            band.nodata
+                .map(|value| (value.integer(), value.float().to_bits()))
+        };
+        let mut nodata = self.bands.values().map(nodata);
+        let first = nodata.next();
+        if nodata.any(|other| Some(other) != first) {
+            let reason = "bands differ in no-data values; an image has that of the first which has one";
+            left_out.push((KEY.to_vec(), reason));
+        }
         for (index, field) in fields.iter().enumerate() {
             if !matches!(field.role, Role::Attribute(_)) {
                 continue;
