@@ -34,6 +34,8 @@ from serve import SAMPLE, Client, serving
 CELLS = 1 << 22
 """Cells of the large array, of 8 bytes each."""
 TILE = 1 << 16
+LONG = 8 << 20
+"""Pieces of an answer are longer before that much of it is sent."""
 COLUMN = "/large/data/columns/a/data.bin"
 
 
@@ -370,6 +372,19 @@ def stalled(checks, url, server):
         grown = resident(server) - before
         print(f"200 clients who do not read: {grown / 1024:.1f} MiB")
         checks.equal("they take little", grown < 200 * 512, True)
+    for count in (16, 200):
+        with contextlib.ExitStack() as stack:
+            before = resident(server)
+            for _ in range(count):
+                connection = stack.enter_context(socket.create_connection(address(url)))
+                connection.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % COLUMN.encode())
+                left = LONG
+                while left > 0:
+                    left -= len(connection.recv(left))
+            time.sleep(1)
+            grown = resident(server) - before
+            print(f"{count} clients who stop behind {LONG >> 20} MiB: {grown / 1024:.1f} MiB")
+            checks.equal(f"{count} clients who stop later take little too", grown < 16 * 1024 + (count - 16) * 512, True)
 
 
 def main():
