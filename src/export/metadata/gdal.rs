@@ -160,16 +160,7 @@ impl Raster {
     /// Appends to `left_out` why images and variables of these fields cannot have what their bands tell.
     pub(super) fn check(&self, fields: &[Field], left_out: &mut LeftOut) {
         let Some(axes) = Axes::of(fields) else { return };
-        let nodata = |band: &Band| {
-            band.nodata
-                .map(|value| (value.integer(), value.float().to_bits()))
-        };
-        let mut nodata = self.bands.values().map(nodata);
-        let first = nodata.next();
-        if nodata.any(|other| Some(other) != first) {
-            let reason = "bands differ in no-data values; an image has that of the first which has one";
-            left_out.push((KEY.to_vec(), reason));
-        }
+        let mut nodata = Vec::new();
         for (index, field) in fields.iter().enumerate() {
             if !matches!(field.role, Role::Attribute(_)) {
                 continue;
@@ -179,12 +170,20 @@ impl Raster {
                 continue;
             };
             for (_, band) in self.bands.range(numbers) {
+                nodata.push(
+                    band.nodata
+                        .map(|value| (value.integer(), value.float().to_bits())),
+                );
                 for (name, value) in band.attributes() {
                     let reason = value.and_then(|value| rules::check(field, name, value).err());
                     let entry = reason.map(|reason| (KEY.to_vec(), reason));
                     left_out.extend(entry.filter(|entry| !left_out.contains(entry)));
                 }
             }
+        }
+        if nodata.windows(2).any(|two| two[0] != two[1]) {
+            let reason = "bands differ in no-data values; an image has that of the first which has one";
+            left_out.push((KEY.to_vec(), reason));
         }
     }
 
