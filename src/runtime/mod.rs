@@ -22,11 +22,42 @@ pub mod work;
 
 use crate::error::Result;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Locks `mutex`, even if a thread panicked while it held it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How many have a right that only some may have at once, in the whole process.
+pub(crate) struct Permits(AtomicUsize);
+
+/// The right of one; given back when dropped.
+pub(crate) struct Permit(&'static Permits);
+
+impl Permits {
+    pub(crate) const fn new() -> Permits {
+        Permits(AtomicUsize::new(0))
+    }
+
+    /// The right, if fewer than `most` have it. Nobody waits for one.
+    pub(crate) fn take(&'static self, most: usize) -> Option<Permit> {
+        let more = |taken| (taken < most).then_some(taken + 1);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Permit(self))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn taken(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The value of `cell`, which `make` makes if there is none. Several threads may make it; the first one

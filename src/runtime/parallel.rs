@@ -1,33 +1,15 @@
 //! The same work for many parts, done by several threads.
 
-use crate::runtime::{lock, requester};
+use crate::runtime::{Permits, lock, requester};
 use std::num::NonZeroUsize;
 use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread::{Builder, available_parallelism, scope};
 
 /// Threads that help at the moment, in the whole process: at most one for each processor, however many
 /// callers there are.
-static HELPERS: AtomicUsize = AtomicUsize::new(0);
-
-/// A right to run one more thread; given back when dropped.
-struct Permit;
-
-impl Permit {
-    fn take() -> Option<Permit> {
-        let most = threads() as usize;
-        let more = |helpers| (helpers < most).then(|| helpers + 1);
-        let taken = HELPERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.is_ok().then(|| Permit)
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        HELPERS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+static HELPERS: Permits = Permits::new();
 
 /// How many threads work at once at most.
 pub(crate) fn threads() -> u64 {
@@ -84,7 +66,7 @@ fn share(most: u64, work: &(dyn Fn() + Sync)) {
     let requester = requester::requester();
     scope(|scope| {
         let helpers: Vec<_> = (1..most.min(threads()))
-            .map_while(|_| Permit::take())
+            .map_while(|_| HELPERS.take(threads() as usize))
             .filter_map(|permit| {
                 let requester = requester.clone();
                 let help = move || {
@@ -108,7 +90,7 @@ fn share(most: u64, work: &(dyn Fn() + Sync)) {
 
 /// Does `work` in a thread of its own if fewer threads than processors help, else not at all. Nobody waits for it.
 pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
-    if let Some(permit) = Permit::take() {
+    if let Some(permit) = HELPERS.take(threads() as usize) {
         let help = move || {
             let _permit = permit;
             work();
@@ -138,7 +120,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     let result = each(50, |n| {
-                        assert!(HELPERS.load(Ordering::Relaxed) <= most);
+                        assert!(HELPERS.taken() <= most);
                         Ok::<_, Error>(n)
                     });
                     assert_eq!(result.unwrap().len(), 50);

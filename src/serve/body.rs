@@ -6,6 +6,7 @@ use super::socket::Busy;
 use crate::bytes::Output;
 use crate::error::{Error, Result};
 use crate::layout::FileLayout;
+use crate::runtime::{Permit, Permits};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use std::collections::VecDeque;
@@ -13,7 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
@@ -21,19 +22,19 @@ use tokio::sync::oneshot;
 /// cache.
 pub const PIECE: u64 = 64 << 10;
 
-/// Pieces of a file that are made at once, while another is sent: together what an answer may take.
-const MADE_AT_ONCE: usize = 3;
-
-/// Same, of a long answer: each piece costs threads that wait for each other. A column of 64 MiB comes in 0.84 of
-/// the time.
+/// Bytes of a piece of a long answer: for each piece threads wait for each other. A column of 64 MiB comes in
+/// 0.84 of the time.
 const LONG_PIECE: u64 = 4 * PIECE;
 
-/// Bytes that a client has taken when its answer becomes a long one: more than buffers of the system hold of one
-/// who takes nothing.
+/// Bytes that a client has taken when its answer becomes a long one: more than buffers of the system hold of
+/// one who takes nothing.
 const LONG_AFTER: u64 = 4 << 20;
 
 /// Answers of the process that may be long ones at once.
 const MAX_LONG: usize = 16;
+
+/// Pieces of a file that are made at once, while another is sent: together what an answer may take.
+const MADE_AT_ONCE: usize = 3;
 
 /// The first piece is smaller, because the head waits for it.
 const FIRST_PIECE: u64 = 32 << 10;
@@ -147,25 +148,8 @@ impl OpenFile {
     }
 }
 
-/// The right of an answer to long pieces, until it is dropped.
-struct Long;
-
-/// How many have it.
-static LONG: AtomicUsize = AtomicUsize::new(0);
-
-impl Long {
-    fn new() -> Option<Long> {
-        let more = |count| (count < MAX_LONG).then_some(count + 1);
-        let taken = LONG.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        taken.ok().map(|_| Long)
-    }
-}
-
-impl Drop for Long {
-    fn drop(&mut self) {
-        LONG.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+/// Answers that are long ones.
+static LONG: Permits = Permits::new();
 
 /// Called once an answer has ended, with the bytes that were sent, and an error that cut it.
 type Ended = Box<dyn FnOnce(u64, Option<&Error>) + Send>;
@@ -181,7 +165,7 @@ pub struct Body {
     rest: Option<Rest>,
     left: Option<u64>,
     sent: u64,
-    long: Option<Long>,
+    long: Option<Permit>,
     ended: Option<Ended>,
 }
 
@@ -220,15 +204,15 @@ impl Body {
 
     /// Begins to make the next pieces.
     fn make(&mut self) {
-        if self.sent >= LONG_AFTER && self.long.is_none() {
-            self.long = Long::new();
-        }
-        let size = if self.long.is_some() { LONG_PIECE } else { PIECE };
         while self.making.len() < MADE_AT_ONCE
             && let Some(rest) = self.rest.take()
         {
             let made = match rest {
                 Rest::File(mut pieces) => {
+                    if self.sent >= LONG_AFTER && self.long.is_none() {
+                        self.long = LONG.take(MAX_LONG);
+                    }
+                    let size = if self.long.is_some() { LONG_PIECE } else { PIECE };
                     let Some(piece) = pieces.next(size) else { break };
                     let file = pieces.file.clone();
                     self.rest = Some(Rest::File(pieces));

@@ -14,16 +14,15 @@ use crate::export::picture::Picture;
 use crate::export::{encoded_names, preview};
 use crate::printable;
 use crate::query::View;
-use crate::runtime::lock;
 use crate::runtime::parallel;
 use crate::runtime::requester;
+use crate::runtime::{Permits, lock};
 use crate::tree::{Directory, DirectoryKind, Node, NodeType, Viewed, follow};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread;
@@ -598,25 +597,8 @@ struct Overview {
     late: bool,
 }
 
-/// A thread that finds out what a page shows.
-struct Working;
-
-/// Such threads, waited for or not.
-static WORKING: AtomicUsize = AtomicUsize::new(0);
-
-impl Working {
-    fn begin() -> Option<Working> {
-        let more = |working| (working < MAX_WORKING).then_some(working + 1);
-        let begun = WORKING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        begun.is_ok().then_some(Working)
-    }
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        WORKING.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+/// Threads that find out what pages show, waited for or not.
+static WORKING: Permits = Permits::new();
 
 impl Overview {
     /// What is found out within a second.
@@ -628,7 +610,7 @@ impl Overview {
         }
         let view = view.ok();
         let mut late = false;
-        if let (Some(view), Some(working)) = (view.clone(), Working::begin()) {
+        if let (Some(view), Some(working)) = (view.clone(), WORKING.take(MAX_WORKING)) {
             let (sender, done) = channel();
             let search = Search {
                 view,

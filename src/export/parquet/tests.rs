@@ -525,7 +525,8 @@ fn a_wrong_start_of_a_row_group_is_an_error_and_never_other_bytes() {
     )
     .unwrap();
     let right = whole(&layout(&view).unwrap()).unwrap();
-    // A file that nobody goes through from its start: other threads, which know no wrong one, make no windows of it.
+    // A file that nobody goes through from its start: other threads, which know no wrong one, make no windows
+    // of it.
     let file = layout(&view).unwrap();
     let mut failed = 0;
     plan::WRONG_START.set(1);
