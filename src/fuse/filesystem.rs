@@ -45,7 +45,7 @@ pub struct FileSystem {
     storage: Arc<dyn Storage>,
     pub(super) stats: Arc<Stats>,
     reporter: Reporter,
-    pub(super) inodes: Inodes,
+    pub(super) inodes: Arc<Inodes>,
     pub(super) handles: Handles,
     pub(super) owner: Owner,
     access: Access,
@@ -58,7 +58,8 @@ pub struct FileSystem {
     pub(super) pages: Option<SyncSender<Piece>>,
 }
 
-/// A piece of a file for the page cache.
+/// A piece of a file for the page cache. Until it is there, the inode [is kept](Inodes::keep): the kernel puts
+/// it where the number is, which must not be that of another state by then.
 pub(super) struct Piece {
     pub(super) inode: Arc<Inode>,
     pub(super) offset: u64,
@@ -84,7 +85,7 @@ impl FileSystem {
         FileSystem {
             storage: tree.storage,
             reporter: Reporter::new(tree.errors, tree.stats.clone()),
-            inodes: Inodes::new(tree.root, tree.stats.clone()),
+            inodes: Arc::new(Inodes::new(tree.root, tree.stats.clone())),
             handles: Handles::new(tree.stats.clone()),
             owner: Owner {
                 uid: nix::unistd::geteuid().as_raw(),
@@ -556,6 +557,7 @@ impl FileSystem {
         let Some(start) = start else {
             return;
         };
+        self.inodes.keep(&handle.inode);
         let mut piece = Piece {
             inode: handle.inode.clone(),
             offset: start,
@@ -570,6 +572,7 @@ impl FileSystem {
             sleep(Duration::from_millis(1));
         }
         // The next reader of this place sends it.
+        self.inodes.forget(handle.inode.number, 1);
         handle.inode.pages(|pages| {
             if pages.sent == end {
                 pages.sent = start;

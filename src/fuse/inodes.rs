@@ -373,6 +373,20 @@ impl Inodes {
         Ok(Some(node))
     }
 
+    /// Adds one to the lookup count of `inode`, which the kernel has looked up and not forgotten: the number
+    /// stays that of this state until [`forget`](Inodes::forget), whatever the kernel forgets.
+    pub(super) fn keep(&self, inode: &Arc<Inode>) {
+        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
+        let slot = slots
+            .get_mut(&inode.number)
+            .expect("the inode of an open file is known");
+        assert!(
+            Arc::ptr_eq(&slot.inode, inode),
+            "the inode of an open file keeps its number"
+        );
+        slot.lookups = slot.lookups.saturating_add(1);
+    }
+
     /// Puts a node into its inode, and evicts the least recently used nodes (second-chance algorithm).
     fn hold(&self, inode: &Arc<Inode>, node: Node) {
         // Nodes are dropped after the locks are released, because they may free much.
@@ -566,6 +580,30 @@ mod tests {
         assert!(lock(&inodes.newest).is_empty());
         assert_eq!(listed(), one.number);
         assert_eq!(remember(3, 30).number, one.number);
+    }
+
+    #[test]
+    fn a_number_is_not_that_of_another_state_while_its_inode_is_kept() {
+        let (inodes, stats, root) = table();
+        let remember = |version| {
+            let state = FileState {
+                version,
+                size: 10,
+                mtime: 0,
+                generation: 0,
+            };
+            inodes.remember(&root, OsStr::new("f"), Some(state), node())
+        };
+        let one = remember(1);
+        inodes.keep(&one);
+        inodes.forget(one.number, 1);
+        let two = remember(2);
+        assert_ne!(one.number, two.number);
+        assert!(Arc::ptr_eq(&one, &remember(1)));
+        inodes.forget(one.number, 2);
+        inodes.forget(two.number, 1);
+        assert_eq!(stats.inodes.get(), 1);
+        assert_eq!(remember(2).number, one.number);
     }
 
     #[test]

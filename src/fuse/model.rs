@@ -157,7 +157,7 @@ impl Kernel {
         let world = Arc::new(World::default());
         let tree = Tree::of_nodes(WorldPath::node(&world, "", NodeType::Directory));
         let mut filesystem = FileSystem::new(tree);
-        filesystem.inodes.most_held = most_held;
+        Arc::get_mut(&mut filesystem.inodes).unwrap().most_held = most_held;
         Kernel {
             world,
             filesystem,

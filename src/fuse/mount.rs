@@ -246,6 +246,7 @@ fn serve(
     let watched = device.try_clone()?;
     let (sender, pieces) = sync_channel(MAX_PIECES);
     filesystem.pages = Some(sender);
+    let inodes = filesystem.inodes.clone();
     let session = Session::from_fd(filesystem, device, acl, config)?;
     let notifier = session.notifier();
     // A thread of its own, as the kernel waits for pages that others read until these have been answered.
@@ -258,6 +259,7 @@ fn serve(
                     // The file stays open for direct I/O.
                     Err(error) => log::debug!("the kernel does not keep pages of {}: {error}", inode.path()),
                 }
+                inodes.forget(inode.number, 1);
             }
         })?;
     let ended_otherwise = ended.clone();
