@@ -12,6 +12,7 @@ import errno
 import mmap
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ import pyarrow.parquet
 import tiledb
 
 from capi import Column, Lib
-from mount import errors, mounted, stats
+from mount import binary, errors, mounted, stats
 from plain_tools import Checks
 
 ROWS, FRAGMENTS, CAPACITY = 200_000, 4, 10_000
@@ -147,6 +148,77 @@ def compare_again(checks, folder):
             checks.equal("again: what is mapped", mapped[:] == whole, True)
         checks.equal("again: rows", pyarrow.parquet.read_table(table, columns=["v"]).column("v").to_pylist()[-1], (ROWS * FRAGMENTS - 1) / 4)
         checks.equal("again: chunks decoded by all others", decoded(), 0)
+
+
+def open_and_read(table, way, seed):
+    """Pieces of one opening of `table`, pairs of an offset and bytes: read through, at random, past the page cache, or mapped."""
+    random, size = np.random.default_rng(seed), table.stat().st_size
+    file = os.open(table, os.O_RDONLY | (os.O_DIRECT if way == "direct" else 0))
+    try:
+        size = os.fstat(file).st_size
+        starts = random.integers(size, size=20).tolist()
+        if way == "through":
+            return [(start, os.pread(file, 1 << 17, start)) for start in range(0, size, 1 << 17)]
+        if way == "mapped":
+            with mmap.mmap(file, 0, prot=mmap.PROT_READ) as mapped:
+                return [(start, mapped[start : start + 10_000]) for start in starts]
+        if way == "direct":
+            # The buffer begins at a page, as direct I/O wants it.
+            with mmap.mmap(-1, 1 << 16) as buffer:
+                return [(start & -4096, buffer[: os.preadv(file, [buffer], start & -4096)]) for start in starts]
+        return [(start, os.pread(file, int(random.choice([8, 4096, 300_000])), start)) for start in starts]
+    finally:
+        os.close(file)
+
+
+def compare_ways(checks, folder):
+    """Readers of all ways at once, of a table that gets rows before its first while they read, and whose inodes the kernel forgets."""
+    path, states, rounds, ways = f"{folder}/ways", [], 20, ["through", "random", "direct", "mapped"] * 3
+    dimension = tiledb.Dim("id", domain=(0, 10**9), tile=CAPACITY, dtype=np.int64)
+    schema = tiledb.ArraySchema(tiledb.Domain(dimension), attrs=[tiledb.Attr("v", dtype=np.int64)], sparse=True, capacity=CAPACITY)
+    tiledb.Array.create(path, schema)
+
+    def write_before(rows):
+        """Rows before all others: no byte of the file stays where it was."""
+        last = 10**8 if not states else int(pyarrow.parquet.read_table(pyarrow.BufferReader(states[-1]))["id"][0].as_py())
+        keys = np.arange(last - rows, last)
+        with tiledb.open(path, "w") as array:
+            array[keys] = {"v": 4 * keys}
+        states.append(subprocess.run([binary(), "cat", path, "data/table.parquet"], check=True, capture_output=True).stdout)
+
+    def fitting(pieces):
+        """The numbers of the states that have these pieces."""
+        return [number for number, state in enumerate(states) if all(state[start : start + len(piece)] == piece for start, piece in pieces)]
+
+    write_before(ROWS)
+    random, held, found, newest = np.random.default_rng(7), [], [], []
+    with mounted(path) as point, concurrent.futures.ThreadPoolExecutor(len(ways)) as threads:
+        table = point / "data/table.parquet"
+        for number in range(rounds):
+            if number % 5 == 0:
+                held.append((number, os.open(table, os.O_RDONLY)))
+            openings = [threads.submit(open_and_read, table, str(way), seed) for seed, way in enumerate(random.permutation(ways))]
+            if number % 2:
+                # Alone, and then forgotten: the last pages are on their way into the page cache.
+                concurrent.futures.wait(openings)
+                open_and_read(table, "through", 0)
+                with open("/proc/sys/vm/drop_caches", "w") as caches:
+                    caches.write("2")
+            write_before(10_000)
+            found += [opening.result() for opening in openings] + [open_and_read(table, "mapped", number)]
+            if number % 5 == 4:
+                time.sleep(1)
+                newest += [fitting(open_and_read(table, way, number))[-1:] == [len(states) - 1] for way in ways]
+        found = [fitting(pieces) for pieces in found]
+        checks.equal(f"ways: of {len(found)} openings, those with other bytes than one state's", sum(not states_ for states_ in found), 0)
+        checks.equal("ways: what is opened a second later is the newest state", newest, [True] * len(newest))
+        for number, file in held:
+            with mmap.mmap(file, 0, prot=mmap.PROT_READ) as mapped:
+                checks.equal(f"ways: state {number}, open since, stays as it was", mapped[:] == states[number], True)
+            os.close(file)
+    rows = pyarrow.parquet.read_table(pyarrow.BufferReader(states[-1]))
+    checks.equal("ways: the rows", np.array_equal(rows["id"], np.arange(10**8 - ROWS - rounds * 10_000, 10**8)), True)
+    checks.equal("ways: their values", np.array_equal(rows["v"], 4 * rows["id"].to_numpy()), True)
 
 
 def compare_disorder(checks, folder):
@@ -290,6 +362,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as folder:
         compare_counts(checks, folder)
         compare_again(checks, folder)
+        compare_ways(checks, folder)
         compare_disorder(checks, folder)
         compare_discovery(checks, folder)
     print(f"{checks.passed} passed, {checks.failed} failed")
