@@ -118,7 +118,7 @@ pub trait Directory: Send + Sync {
         Ok(ExtendedAttributes::new())
     }
 
-    /// The origin, which decides who may see it. Called only for mounts that other users may enter.
+    /// The origin, which decides who may see it.
     fn origin(&self) -> Origin {
         Origin::Private
     }
@@ -218,13 +218,13 @@ impl Stat {
 /// every process of this version of the program. None for files that change continuously.
 #[cfg(feature = "mount")]
 pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
-    let version = match file.freshness() {
+    let state = match file.freshness() {
         Freshness::Live => return None,
-        // A file of a fragment has one state, which its path names.
-        Freshness::Immutable => 0,
-        Freshness::Listing => stat.version,
+        // A fragment, schema or enumeration has one state. Its name in the tree may be that of another one later.
+        Freshness::Immutable => (0, file.origin().made_of()),
+        Freshness::Listing => (stat.version, None),
     };
-    Some(strong_hash(&(env!("CARGO_PKG_VERSION"), name, version, stat.len)))
+    Some(strong_hash(&(env!("CARGO_PKG_VERSION"), name, state, stat.len)))
 }
 
 /// The methods that a node has from the object to which it belongs, by the methods of these names there.

@@ -114,6 +114,19 @@ impl Origin {
         })
     }
 
+    /// The path in the source of the one file or directory of an array that never changes and that the node is made
+    /// of; None for all others.
+    pub fn made_of(&self) -> Option<PathBuf> {
+        match self {
+            Origin::Schema(array, name) => Some(array.schemas.path(name)),
+            Origin::Enumeration(array_at, file) => array_at.array.enumeration_path(file).ok(),
+            Origin::Fragment(fragment) | Origin::FragmentMetadata(fragment) | Origin::Column(fragment, _) => {
+                Some(fragment.path.clone())
+            }
+            _ => None,
+        }
+    }
+
     /// Whether names were exchanged below an object that the node is made of.
     pub fn is_stale(&self) -> bool {
         match self {

@@ -347,10 +347,18 @@ def pins(checks):
             top = f"/line/at/{quote(pin)}/"
             column = top + "data/columns/a/data.bin"
             _, before, _ = client.ask("GET", column)
+            newest = "/line/fragments/latest/columns/a/data.bin"
+            _, headers, body = client.ask("GET", newest)
+            checks.equal("the newest fragment", body, known)
+            tag = headers["ETag"]
             latest = write(30)
             time.sleep(1.1)
             status, headers, body = client.ask("GET", column)
             checks.equal("a state by its name", (status, body, headers["ETag"]), (200, known, before["ETag"]))
+            status, headers, body = client.ask("GET", newest, If_None_Match=tag)
+            checks.equal("the newest fragment after another write", (status, body), (200, latest))
+            status, again, _ = client.ask("GET", newest, If_None_Match=headers["ETag"])
+            checks.equal("... has another tag, and keeps it", (status, again["ETag"], headers["ETag"] == tag), (304, headers["ETag"], False))
             tiledb.consolidate(path)
             tiledb.vacuum(path)
             time.sleep(1.1)
