@@ -133,14 +133,16 @@ pub enum ObjectKind {
 /// Whether the directory at `path` is an array, a group or neither. A failure to read it, and something else in
 /// place of what tells, is an error, so that an array never looks like a plain directory.
 pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
+    let is_local = engine.storage.local().is_some();
     let is = |name: &str, wanted: EntryType| {
         let at = path.join(name);
         let found = engine.storage.metadata(&at);
         match found.map_err(|error| (error.kind(), error)) {
             Ok(metadata) if metadata.entry_type == wanted => Ok(true),
-            // Entries without access permission count as missing.
-            Err((ErrorKind::Io(libc::EACCES | libc::EPERM), _)) => Ok(false),
+            // Who may not enter a directory may see nothing in it. A store refuses what it likes.
+            Err((ErrorKind::Io(libc::EACCES | libc::EPERM), _)) if is_local => Ok(false),
             Err((ErrorKind::Io(_), error)) => Err(error),
+            Err((kind, error)) if !is_local && kind != ErrorKind::NotFound => Err(error),
             Err(_) if !engine.storage.is_there(&at) => Ok(false),
             _ => Err(misplaced(engine, &at)),
         }
@@ -164,7 +166,42 @@ pub fn misplaced(engine: &Engine, path: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ReadStorage;
     use crate::catalog::time::TimeRange;
+
+    /// A store with one directory, which says something else of `__schema` in it.
+    struct Refusing(fn() -> Error);
+
+    impl ReadStorage for Refusing {
+        fn list(&self, _: &Path) -> Result<Vec<(String, EntryType)>> {
+            Ok(Vec::new())
+        }
+        fn metadata(&self, path: &Path) -> Result<(EntryType, u64)> {
+            match path.to_str() {
+                Some("a") => Ok((EntryType::Directory, 0)),
+                Some("a/__schema") => Err((self.0)()),
+                _ => Err(Error::not_found("nothing")),
+            }
+        }
+        fn read(&self, _: &Path, _: u64, _: &mut [u8]) -> Result<()> {
+            Err(Error::not_found("nothing"))
+        }
+    }
+
+    #[test]
+    fn what_a_store_refuses_is_not_absent() {
+        let kind = |error| {
+            let source = Source::over(Arc::new(Refusing(error)), &SourceOptions::default());
+            classify(&source.0, Path::new("a")).map_err(|error| error.kind())
+        };
+        let refused = || Error::new(ErrorKind::Io(libc::EACCES), "403");
+        assert_eq!(kind(refused), Err(ErrorKind::Io(libc::EACCES)));
+        assert_eq!(
+            kind(|| Error::unsupported("no listing")),
+            Err(ErrorKind::Unsupported)
+        );
+        assert_eq!(kind(|| Error::not_found("none")), Ok(ObjectKind::Directory));
+    }
 
     #[test]
     fn arrays_of_a_source_are_found_by_their_paths() {

@@ -646,7 +646,11 @@ fn raster_image(array: &dyn Directory) -> Result<Option<&'static str>> {
     let data = below(array, OsStr::new("data"))?;
     let raster = data.map(|data| below(&*data, OsStr::new(RASTER))).transpose()?;
     let image = raster.flatten().map(|raster| raster.lookup(OsStr::new(IMAGE)));
-    Ok(image.transpose()?.flatten().map(|_| IMAGE))
+    match image.transpose() {
+        // The error is the reason why there is none.
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        image => Ok(image?.flatten().map(|_| IMAGE)),
+    }
 }
 
 /// Writes the place on the ground of an array, and the units of its variables, as far as the conventions of

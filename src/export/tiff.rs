@@ -177,7 +177,8 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
     let (mut image, attribute) =
         describe(&view, fields.clone(), || view.shape())?.map_err(Error::not_found)?;
     let metadata = Metadata::or_none(&view)?;
-    image.nodata = match Placed::of(&metadata, &view)? {
+    let placed = Placed::of(&metadata, &view)?;
+    image.nodata = match placed.filter(|placed| placed.axes.are_of_image()) {
         None => nodata(&view, attribute)?,
         Some(placed) => {
             let bands = fields.flat_map(|field| placed.bands(&view, field));
@@ -315,7 +316,7 @@ pub(super) fn describe(
         return reason("the attributes differ in type");
     }
     let shape = shown_axes(shape()?);
-    let bands = Axes::of(view.fields()).filter(|axes| axes.x == axes.y + 1 && values == 1);
+    let bands = Axes::of(view.fields()).filter(|axes| axes.are_of_image() && values == 1);
     let bands = bands.and_then(|axes| axes.bands);
     let (planar, samples, height, width) = match *shape.as_slice() {
         [height, width] if fields.len() > 1 => (true, fields.len() as u64, height, width),

@@ -363,6 +363,8 @@ def compare_info(checks, point, folder):
                      ["raster", "WGS 84 / UTM zone 32N", "X 399960..400460, Y 5299670..5300040"])
         with rasterio.open(point / name / inside / said["open"].split(", ")[0]) as file:
             checks.equal(f"{name}: what info says to open", (file.crs.to_epsg(), file.count), (32632, 3))
+    said = told_by_info(f"{folder}/arrays/unlike_types")
+    checks.equal("info of bands of several types", (said["kind"], said["open"].split(", ")[0]), ("raster", "raster"))
     checks.equal("info: units", told_by_info(f"{folder}/arrays/attributes")["units"], "Y m, X m, TDB_VALUES_1 K, TDB_VALUES_2 m, TDB_VALUES_3 kg m-2")
 
 
@@ -418,6 +420,41 @@ def compare_unlike(checks, data):
         checks.equal("bands with unlike no-data values: the grid", "_FillValue" in dataset["TDB_VALUES"].attrs, False)
     reasons = [entry["reason"] for entry in json.loads((data / "view.json").read_text())["left_out"]]
     checks.equal("bands with unlike no-data values: the reason", reasons, ["bands differ in no-data values; an image has that of the first which has one"])
+
+
+TURNED = {"columns_first": ("X", "Y"), "bands_between": ("Y", "BANDS", "X")}
+
+
+def write_turned(uri, names):
+    """A raster whose axes are in an order that GDAL does not write."""
+    ends = {"X": (0, 15), "Y": (0, 11), "BANDS": (1, 4)}
+    domain = tiledb.Domain(*[tiledb.Dim(name, domain=ends[name], tile=4, dtype=np.uint64) for name in names])
+    tiledb.Array.create(uri, tiledb.ArraySchema(domain, [tiledb.Attr("v", dtype="i4")]))
+    with tiledb.open(uri, "w") as array:
+        array[:] = np.arange(np.prod(array.shape), dtype="i4").reshape(array.shape)
+    Lib().put_metadata(uri, [("_gdal", "UINT8", b"<PAMDataset><GeoTransform>100,1,0,500,0,-2</GeoTransform></PAMDataset>")])
+
+
+def compare_turned(checks, point):
+    """Rows and columns of the image are not those of the transform, so it has no place; the grid has, by names."""
+    for name, axes in TURNED.items():
+        data = point / name / "data"
+        with rasterio.open(data / "raster/v.tif") as file:
+            checks.equal(f"{name}: the image", (file.transform, file.read(1).ravel()[:3].tolist()), (Affine.identity(), [0, 1, 2]))
+        for reader, dataset in opened(data):
+            checks.equal(f"{name}: the grid by {reader}", (dataset["v"].dims, dataset["X"].values[:2].tolist(), dataset["Y"].values[:2].tolist()), (axes, [100.5, 101.5], [499, 497]))
+        reasons = [entry["reason"] for entry in json.loads((data / "view.json").read_text())["left_out"]]
+        checks.equal(f"{name}: the reason", reasons, ["images have it only if X comes right behind Y"])
+
+
+def write_unlike_types(uri):
+    """A raster whose bands are attributes of several types, which have no image together."""
+    domain = tiledb.Domain(*[tiledb.Dim(name, domain=(0, 15), tile=4, dtype=np.uint64) for name in "YX"])
+    types = {"TDB_VALUES_1": "u1", "TDB_VALUES_2": "f4"}
+    tiledb.Array.create(uri, tiledb.ArraySchema(domain, [tiledb.Attr(name, dtype=of) for name, of in types.items()]))
+    with tiledb.open(uri, "w") as array:
+        array[:] = {name: np.ones((16, 16), of) for name, of in types.items()}
+    Lib().put_metadata(uri, [("_gdal", "UINT8", b"<PAMDataset><GeoTransform>100,1,0,500,0,-2</GeoTransform></PAMDataset>")])
 
 
 def compare_counted(checks, data):
@@ -599,6 +636,9 @@ def main():
         write_together(folder)
         write_counted(f"{folder}/arrays/counted")
         write_unlike(f"{folder}/arrays/unlike")
+        for name, axes in TURNED.items():
+            write_turned(f"{folder}/arrays/{name}", axes)
+        write_unlike_types(f"{folder}/arrays/unlike_types")
         write_multidimensional(f"{folder}/arrays/multidimensional")
         for name, document in MALFORMED.items():
             write_array(f"{folder}/malformed/{name}", "plain", f"{folder}/plain.tif", document)
@@ -621,6 +661,7 @@ def main():
             run_lines(checks, "rasters", f"{folder}/documented", {"array": point / "band"})
             compare_counted(checks, point / "counted/data")
             compare_unlike(checks, point / "unlike/data")
+            compare_turned(checks, point)
             multidimensional(checks, point / "multidimensional/data")
             checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:

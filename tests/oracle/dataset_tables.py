@@ -258,6 +258,9 @@ def main():
             os.mkdir(f"{folder}/{part}")
         for name, frame, how in frames():
             tiledb.from_pandas(f"{folder}/frames/{name}", frame, **how)
+        # Its rows are numbered by a dimension of UINT64.
+        next(frames())[1].to_csv(f"{folder}/rows.csv", index=False)
+        tiledb.from_csv(f"{folder}/frames/of_csv", f"{folder}/rows.csv", sparse=True)
         write_vectors(f"{folder}/vectors")
         write_malformed(f"{folder}/malformed")
         empty = list(write_empty(f"{folder}/empty"))

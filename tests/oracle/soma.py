@@ -768,6 +768,33 @@ def odd_indexes(checks, folder):
             compare_tree(checks, f"index {name}", point / "ms/RNA" / NAME, Model(experiment, "RNA"), np.random.default_rng(10), read=name == "a/b")
 
 
+def widths_without_current_domain(checks, folder):
+    """What tiledbsoma wrote before 1.15: matrices of obsm end where the last column was written."""
+    uri, chance = f"{folder}/widths", np.random.default_rng(11)
+    kinds = np.zeros((30, 5))
+    kinds[np.arange(30), np.arange(30) % 5] = 1
+    # More rows than obs has.
+    full = chance.normal(size=(60, 6))
+    wanted = {"one_a_row": (kinds, kinds), "more_rows": (full, full[:30])}
+    data = anndata.AnnData(sp.random(30, 8, 0.3, format="csr", rng=chance), obsm={name: want for name, (_, want) in wanted.items()})
+    tiledbsoma.io.from_anndata(uri, data, measurement_name="RNA")
+    for name, (values, _) in wanted.items():
+        path = f"{uri}/ms/RNA/obsm/{name}"
+        with tiledb.open(path) as array:
+            metadata = dict(array.meta)
+        shutil.rmtree(path)
+        dimensions = [tiledb.Dim(f"soma_dim_{number}", domain=(0, 2**31), tile=2048, dtype=np.int64) for number in range(2)]
+        tiledb.Array.create(path, tiledb.ArraySchema(tiledb.Domain(*dimensions), [tiledb.Attr("soma_data", dtype=np.float64)], sparse=True))
+        with tiledb.open(path, "w") as array:
+            array[np.nonzero(values)] = values[np.nonzero(values)]
+            array.meta.update(metadata)
+    with mounted(uri) as point:
+        for file, read in ((NAME, anndata.read_zarr), (H5AD, anndata.read_h5ad)):
+            got = read(point / "ms/RNA" / file).obsm
+            for name, (_, want) in wanted.items():
+                checks.equal(f"widths: {file}: {name}", (got[name].shape, np.array_equal(got[name], want)), (want.shape, True))
+
+
 def many_columns(checks, folder):
     """More columns than an attribute of HDF5 can list, without a row: writing takes long."""
     uri, names, most = f"{folder}/wide", [f"column {i}" for i in range(4_100)], 4_091
@@ -894,7 +921,7 @@ def main():
         life = live(checks, source, options.seed, options.count)
         stages = {
             another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), continued: (folder,), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder), private: (life, folder),
-            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), odd_indexes: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
+            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), odd_indexes: (folder,), widths_without_current_domain: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
             with tried(checks, stage.__name__):

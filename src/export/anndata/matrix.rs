@@ -167,18 +167,13 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// The number of columns: of the current domain; else what each row has, if all have the same number; else
-    /// of the box that fragments cover.
-    fn width(&self, rows: u64) -> Result<u64> {
+    /// The number of columns: of the current domain, else of the box that fragments cover.
+    fn width(&self) -> Result<u64> {
         if self.view.schema().current_domain.is_some() {
             let shape = domain_shape(self.view.schema());
             return shape
                 .map(|shape| shape[1])
                 .ok_or_else(|| Error::unsupported("its current domain does not begin at 0"));
-        }
-        let cells = self.view.count()?;
-        if rows > 0 && cells.is_multiple_of(rows) {
-            return Ok(cells / rows);
         }
         let mut width = 0;
         for fragment in self.view.snapshot().fragment_list() {
@@ -197,7 +192,7 @@ impl Element for Filled {
         let (field, datatype) = data_of(&self.view)?;
         let axis = self.rows.axis()?;
         let (rows, of) = (axis.len(), Type::Number(datatype));
-        let width = self.width(rows)?;
+        let width = self.width()?;
         let (shape, sides) = (vec![rows, width], vec![rows.min(rows_of_chunk(width)), width]);
         let content = FilledChunks {
             view: self.view.clone(),

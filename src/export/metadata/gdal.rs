@@ -75,6 +75,11 @@ impl Axes {
         };
         (dimensions.count() == 2 + usize::from(axes.bands.is_some())).then_some(axes)
     }
+
+    /// Whether columns come right behind rows, as in an image.
+    pub fn are_of_image(&self) -> bool {
+        self.x == self.y + 1
+    }
 }
 
 /// A tag: its domain, empty for the default one, key and text.
@@ -160,6 +165,10 @@ impl Raster {
     /// Appends to `left_out` why images and variables of these fields cannot have what their bands tell.
     pub(super) fn check(&self, fields: &[Field], left_out: &mut LeftOut) {
         let Some(axes) = Axes::of(fields) else { return };
+        if !axes.are_of_image() {
+            let reason = "images have it only if X comes right behind Y";
+            left_out.push((KEY.to_vec(), reason));
+        }
         let mut nodata = Vec::new();
         for (index, field) in fields.iter().enumerate() {
             if !matches!(field.role, Role::Attribute(_)) {

@@ -6,7 +6,7 @@ use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
 use crate::format::field::Form;
 use crate::format::range::Range as Bounds;
-use crate::format::scalar::{Scalar, with_integer};
+use crate::format::scalar::with_integer;
 use crate::query::table::{Column, NOT_A_TIME, Unit, strip};
 use std::ops::Range;
 
@@ -228,14 +228,13 @@ impl Leaf {
         self.null_values = true;
     }
 
-    /// 64-bit integers become signed if all are at most `highest`, an INT64 itself.
-    pub(super) fn sign(&mut self, highest: &[u8]) {
+    /// Unsigned integers of 64 bits become signed; all of them are an INT64.
+    pub(super) fn sign(&mut self) {
         let unsigned = Logical::Integer {
             bits: 64,
             signed: false,
         };
-        let fits = matches!(Scalar::read(self.stored, highest), Some(Scalar::Unsigned(n)) if n >> 63 == 0);
-        if self.logical == unsigned && fits {
+        if self.logical == unsigned {
             self.logical = Logical::Nothing;
         }
     }

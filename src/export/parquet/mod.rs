@@ -35,6 +35,8 @@ use crate::export::metadata::Metadata;
 use crate::export::metadata::geometry::Geometry;
 use crate::export::metadata::pandas::Pandas;
 use crate::format::datatype::CellValNum;
+use crate::format::range::Range as Bounds;
+use crate::format::scalar::Scalar;
 use crate::layout::FileLayout;
 use crate::query::table::{Column, Table};
 use crate::query::{Field, Role, View};
@@ -150,14 +152,34 @@ fn leaves(table: &Table, metadata: &Metadata) -> Result<Vec<Leaf>> {
             leaf.hold_geometries();
         }
         let is_signed = |pandas: &Pandas| pandas.signed.contains(&column.field);
-        if let Some(bounds) = bounds
-            && metadata.pandas.as_ref().is_some_and(is_signed)
-        {
-            leaf.sign(&bounds.hi);
+        if metadata.pandas.as_ref().is_some_and(is_signed) && fits_signed(table.view(), column, bounds)? {
+            leaf.sign();
         }
         leaves.push(leaf);
     }
     Ok(leaves)
+}
+
+/// Whether all coordinates of a dimension of UINT64 are numbers of INT64: by its bounds in a dense view, by the boxes of
+/// fragments in a sparse one.
+fn fits_signed(view: &View, column: &Column, bounds: Option<&Bounds>) -> Result<bool> {
+    let fits = |range: &Bounds| {
+        let highest = Scalar::read(column.stored.datatype, &range.hi);
+        highest.is_some_and(|highest| highest.integer().is_some_and(|n| n <= i64::MAX.into()))
+    };
+    let Role::Dimension(dimension) = column.stored.role else {
+        return Ok(false);
+    };
+    if let Some(bounds) = bounds {
+        return Ok(fits(bounds));
+    }
+    for fragment in view.snapshot().fragment_list() {
+        let outline = fragment.outline()?;
+        if !outline.domain.iter().all(|domain| fits(&domain[dimension])) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The file's metadata: what pandas, GeoParquet and Arrow have of it, each where there is something to say.

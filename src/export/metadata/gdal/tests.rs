@@ -201,6 +201,12 @@ fn what_variables_cannot_have_is_left_out_with_a_reason() {
     ];
     assert_eq!(reasons(&with(&int16)), [reason, differ]);
     assert_eq!(reasons(&with(&int16[..1])), Vec::<&str>::new());
+    let turned = [&axes()[1..], &int16[..1]].concat();
+    let turned = [turned[1].clone(), turned[0].clone(), turned[2].clone()];
+    assert_eq!(
+        reasons(&turned),
+        ["images have it only if X comes right behind Y"]
+    );
     // No band is told of the others.
     let others = [
         values("a", Datatype::Uint8),
