@@ -220,20 +220,21 @@ pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Result<Option<
     }))
 }
 
-/// The vacuum files among `commits`, and the error of one that cannot be read.
-pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> (Vec<Vacuum>, Option<Error>) {
+/// The vacuum files among `commits`, and the error of one that cannot be read. Fails if nobody waits any more.
+pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Result<(Vec<Vacuum>, Option<Error>)> {
     let files = commits.iter().filter(|commit| commit.kind == CommitKind::Vacuum);
     let (mut found, mut damage) = (Vec::new(), None);
     for file in files {
         match vacuum(engine, &file.path(), &file.name) {
             Ok(vacuum) => found.extend(vacuum),
+            Err(e) if e.kind() == ErrorKind::Abandoned => return Err(e),
             Err(e) => {
                 log::warn!("{e}");
                 damage = Some(e);
             }
         }
     }
-    (found, damage)
+    Ok((found, damage))
 }
 
 /// The [`MissingFragment::expected_until`] of the fragment that the file `name` commits.
@@ -260,13 +261,15 @@ pub(super) struct Committed<'a> {
 }
 
 impl<'a> Committed<'a> {
-    pub(super) fn read(engine: &Engine, commits: &'a [CommitFile]) -> Committed<'a> {
+    /// Reads them. Fails if nobody waits any more.
+    pub(super) fn read(engine: &Engine, commits: &'a [CommitFile]) -> Result<Committed<'a>> {
         let of_kind = |kind: CommitKind| commits.iter().filter(move |c| c.kind == kind);
         let mut damage = None;
         let mut ignored = HashSet::new();
         for commit in of_kind(CommitKind::Ignore) {
             match read_text(engine, &commit.path()) {
                 Ok(bytes) => ignored.extend(listed_names(&bytes)),
+                Err(e) if e.kind() == ErrorKind::Abandoned => return Err(e),
                 Err(e) => {
                     log::warn!("{e}");
                     damage = Some((commit.name.clone(), e));
@@ -295,21 +298,23 @@ impl<'a> Committed<'a> {
                             .map(Cow::Owned),
                     );
                 }
+                Err(e) if e.kind() == ErrorKind::Abandoned => return Err(e),
                 Err(e) => {
                     log::warn!("{e}");
                     damage = Some((commit.name.clone(), e));
                 }
             }
         }
-        Committed {
+        Ok(Committed {
             names,
             ignored,
             deletes,
             damage,
-        }
+        })
     }
 
-    /// Why a fragment does not count as committed; None if it does.
+    /// Why a fragment does not count as committed; None if it does. Those of versions 1 to 4 count if they have a
+    /// metadata file: fails if that is unknown.
     pub(super) fn missing_commit(
         &self,
         engine: &Engine,
@@ -317,18 +322,23 @@ impl<'a> Committed<'a> {
         name: &str,
         parsed: &TimestampedName,
         in_fragments: bool,
-    ) -> Option<NotVisible> {
+    ) -> Result<Option<NotVisible>> {
         let marker = format!("{name}.{}", if in_fragments { "wrt" } else { "ok" });
-        let committed = self.names.contains(marker.as_bytes())
-            || (parsed.name_version <= 4 && engine.storage.metadata(&path.join(METADATA_FILE)).is_ok());
-        if committed {
-            return None;
+        if self.names.contains(marker.as_bytes()) {
+            return Ok(None);
+        }
+        if parsed.name_version <= 4 {
+            match engine.storage.metadata(&path.join(METADATA_FILE)) {
+                Ok(_) => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
         if self.ignored.contains(marker.as_bytes()) {
-            return Some(NotVisible::Ignored);
+            return Ok(Some(NotVisible::Ignored));
         }
         let damaged = self.damage.as_ref().map(|(file, _)| file.clone());
-        Some(NotVisible::Uncommitted { marker, damaged })
+        Ok(Some(NotVisible::Uncommitted { marker, damaged }))
     }
 
     /// Committed fragments that are missing in `listed`. `until` takes the name of a commit file. As in

@@ -218,8 +218,15 @@ impl OpenGroup {
         self.members.state(members)
     }
 
-    fn read_members(&self) -> Result<Members> {
-        let group = read_group(&self.engine, &self.path)?;
+    fn read_members(&self) -> Result<(Members, u64)> {
+        let (group, until) = match read_group(&self.engine, &self.path) {
+            // A listing may be older than a vacuum.
+            Err(error) if error.kind() == ErrorKind::Missing => {
+                self.engine.storage.forget(&self.path.join(GROUP_DIRECTORY));
+                read_group(&self.engine, &self.path)?
+            }
+            found => found?,
+        };
         let mut seen = HashSet::new();
         let mut places = Vec::new();
         for member in &group.members {
@@ -247,11 +254,12 @@ impl OpenGroup {
             registered: false,
             in_place: true,
         }));
-        Ok(Members {
+        let members = Members {
             group,
             places,
             unregistered: !has_details(&self.engine, &self.path)?,
-        })
+        };
+        Ok((members, until))
     }
 }
 
@@ -259,8 +267,9 @@ impl OpenGroup {
 const MEMBER_MEMORY: u64 = 256;
 const MAX_MEMBERS_MEMORY: u64 = 32 << 20;
 
-/// Reads the details of the group at `path`: its registered members.
-pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
+/// Reads the details of the group at `path`: its registered members, and until when they are these if nothing is
+/// written, in milliseconds since the Unix epoch. `u64::MAX` if no details have a time to come.
+pub fn read_group(engine: &Engine, path: &Path) -> Result<(Group, u64)> {
     let directory = path.join(GROUP_DIRECTORY);
     let entries = list_own(engine, &directory)?;
     let names: Vec<&str> = entries.iter().filter_map(|e| e.name.to_str()).collect();
@@ -268,6 +277,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     for name in names.iter().filter(|name| name.ends_with(".vac")) {
         match read_text(engine, &directory.join(name)) {
             Ok(bytes) => vacuumed.extend(listed_names(&bytes)),
+            Err(e) if matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned) => return Err(e),
             Err(e) => log::warn!("{e}"),
         }
     }
@@ -282,8 +292,11 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
                 None
             }
         })
-        .filter(|(parsed, _)| parsed.timestamps.1 <= now)
         .collect();
+    let to_come = files.iter().map(|(parsed, _)| parsed.timestamps.1);
+    let next = to_come.filter(|time| *time > now).min();
+    let until = next.filter(|_| engine.at().is_none()).unwrap_or(u64::MAX);
+    files.retain(|(parsed, _)| parsed.timestamps.1 <= now);
     files.sort_by_key(|(parsed, _)| parsed.timestamps.0);
     // A file of version 1 is a snapshot of all members: only the last counts.
     let snapshot = files
@@ -292,7 +305,12 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
     let from = if snapshot { files.len() - 1 } else { 0 };
     let mut memory = 0u64;
     let details = files.iter().skip(from).map(|(_, name)| {
-        let blob = engine.storage.open(&directory.join(name))?;
+        let blob = engine.storage.open(&directory.join(name));
+        // Without it nobody knows the members: it is not the group that is missing.
+        let blob = blob.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => error.with_kind(ErrorKind::Missing),
+            _ => error,
+        })?;
         let (_, body) = read_generic_tile(&*blob, 0, engine.key_for(path))?;
         let place = |e: Error| e.in_part("group details").in_file(blob.display());
         let members = GroupDetails::count(&body).map_err(place)?;
@@ -306,7 +324,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<Group> {
         }
         GroupDetails::parse(&body).map_err(place)
     });
-    Ok(replay(details.collect::<Result<Vec<_>>>()?))
+    Ok((replay(details.collect::<Result<Vec<_>>>()?), until))
 }
 
 /// The paths of a group's metadata files in force, oldest first.

@@ -201,8 +201,8 @@ impl ArrayListing {
             };
             Ok((root, schemas, commits, listed))
         })?;
-        let committed = Committed::read(engine, &commits);
-        let (vacuums, unread_vacuum) = vacuums(engine, &commits);
+        let committed = Committed::read(engine, &commits)?;
+        let (vacuums, unread_vacuum) = vacuums(engine, &commits)?;
 
         let mut fragments = Vec::new();
         let in_root = root.iter().map(|entry| (array.to_path_buf(), entry, false));
@@ -220,7 +220,7 @@ impl ArrayListing {
                 );
                 continue;
             }
-            let uncommitted = committed.missing_commit(engine, &path, name, &parsed, in_fragments);
+            let uncommitted = committed.missing_commit(engine, &path, name, &parsed, in_fragments)?;
             fragments.push(FragmentEntry {
                 name: name.to_owned(),
                 uncommitted,

@@ -189,9 +189,21 @@ impl Array {
         Some(hasher.finish())
     }
 
+    /// Lists the directory, and tells until when that lasts: what could not be read may be readable later.
+    fn read_listing(&self, before: Option<&ArrayListing>) -> Result<(ArrayListing, u64)> {
+        /// How long what could not be read is not read again, in milliseconds.
+        const DAMAGE_LASTS: u64 = 1000;
+        let listing = self.list_until_whole(before)?;
+        let until = match listing.damage {
+            Some(_) => now().saturating_add(DAMAGE_LASTS),
+            None => u64::MAX,
+        };
+        Ok((listing, until))
+    }
+
     /// Lists the directory, once more if it changed meanwhile: its subdirectories are listed one after the
     /// other, so a fragment may come or go in between, and a file of the listing before may go.
-    fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+    fn list_until_whole(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         let listing = self.list_once(before)?;
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
         let torn = !listing.missing.is_empty() || listing.damage.as_ref().is_some_and(gone);

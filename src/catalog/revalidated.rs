@@ -27,8 +27,10 @@ struct Inner<T> {
 struct Checked<T> {
     value: Arc<T>,
     stamp: Stamp,
-    /// Whether every later change shows in the stamp.
+    /// Whether every later change of the directories shows in the stamp.
     settled: bool,
+    /// Until when it is used while the directories stay the same, in milliseconds since the Unix epoch.
+    until: u64,
     checked: Instant,
 }
 
@@ -49,13 +51,14 @@ impl<T> Revalidated<T> {
     }
 
     /// The value, at most a tenth of a second old. If directories have changed, `read` makes it from the
-    /// value before. `prepare` is called before each look at the directories. `NotFound` if the first of them
-    /// is gone.
+    /// value before, and tells until when it can be used if they do not change again, in milliseconds since
+    /// the Unix epoch; `u64::MAX` if that is for ever. `prepare` is called before each look at the directories.
+    /// `NotFound` if the first of them is gone.
     pub fn get(
         &self,
         engine: &Engine,
         prepare: impl FnOnce() -> Result<()>,
-        read: impl FnOnce(Option<&T>) -> Result<T>,
+        read: impl FnOnce(Option<&T>) -> Result<(T, u64)>,
     ) -> Result<Arc<T>> {
         let look = || {
             prepare()?;
@@ -72,20 +75,22 @@ impl<T> Revalidated<T> {
         (counts && known.checked.elapsed() < RECHECK_AFTER).then(|| known.value.clone())
     }
 
-    fn look(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<T>) -> Result<Arc<T>> {
+    fn look(&self, engine: &Engine, read: impl FnOnce(Option<&T>) -> Result<(T, u64)>) -> Result<Arc<T>> {
         let (checked, read_at) = (Instant::now(), now());
         let (stamp, newest) = self.stamp(engine)?;
         let before = match &mut lock(&self.state).known {
-            Some(known) if known.settled && known.stamp == stamp => {
+            Some(known) if known.settled && known.stamp == stamp && read_at < known.until => {
                 known.checked = checked;
                 return Ok(known.value.clone());
             }
             known => known.as_ref().map(|known| known.value.clone()),
         };
-        let value = Arc::new(read(before.as_deref())?);
+        let (value, until) = read(before.as_deref())?;
+        let value = Arc::new(value);
         let known = Checked {
             value: value.clone(),
             stamp,
+            until,
             settled: engine.storage.local().is_none()
                 || newest.saturating_add(RACY_WINDOW.as_millis() as u64) < read_at,
             checked,
@@ -100,7 +105,7 @@ impl<T> Revalidated<T> {
     pub fn state(&self, value: &Arc<T>) -> Option<u64> {
         let state = lock(&self.state);
         let known = state.known.as_ref()?;
-        (known.settled && Arc::ptr_eq(&known.value, value)).then(|| hash(&known.stamp))
+        (known.settled && Arc::ptr_eq(&known.value, value)).then(|| hash(&(&known.stamp, known.until)))
     }
 
     /// Makes the next call look at the directories, however recent the last look is.
@@ -117,5 +122,29 @@ impl<T> Revalidated<T> {
             .iter()
             .map(|metadata| metadata.map(|metadata| metadata.version));
         Ok((versions.collect(), newest.unwrap_or(0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::MemoryStorage;
+
+    #[test]
+    fn a_value_that_does_not_last_is_made_again() {
+        let storage = Arc::new(MemoryStorage::default());
+        let engine = Engine::new(storage, 1, Vec::new(), Arc::default());
+        for (until, times) in [(u64::MAX, 1), (0, 3)] {
+            let (value, mut made) = (Revalidated::new(vec![PathBuf::new()]), 0);
+            for _ in 0..3 {
+                value.look_again();
+                let read = |_: Option<&u64>| {
+                    made += 1;
+                    Ok((made, until))
+                };
+                value.get(&engine, || Ok(()), read).unwrap();
+            }
+            assert_eq!(made, times);
+        }
     }
 }

@@ -23,7 +23,8 @@ pub struct Snapshot {
     pub hidden: Vec<Option<NotVisible>>,
     /// The first time after the end of the range at which a reader may see something else.
     pub next: Option<u64>,
-    sparse: bool,
+    /// Whether the schema in force is sparse; false if it could not be read.
+    pub sparse: bool,
     digest: OnceLock<u64>,
 }
 

@@ -168,39 +168,111 @@ mod tests {
     use super::*;
     use crate::ReadStorage;
     use crate::catalog::time::TimeRange;
+    use crate::runtime::lock;
+    use std::sync::Mutex;
 
-    /// A store with one directory, which says something else of `__schema` in it.
-    struct Refusing(fn() -> Error);
+    /// The files of a directory, of which one is refused for a while.
+    struct Refusing {
+        root: PathBuf,
+        refused: Mutex<Option<(PathBuf, ErrorKind)>>,
+    }
 
-    impl ReadStorage for Refusing {
-        fn list(&self, _: &Path) -> Result<Vec<(String, EntryType)>> {
-            Ok(Vec::new())
+    impl Refusing {
+        fn of(root: &str, refused: &str, kind: ErrorKind) -> (Arc<Refusing>, Source) {
+            let storage = Arc::new(Refusing {
+                root: root.into(),
+                refused: Mutex::new(Some((refused.into(), kind))),
+            });
+            let source = Source::over(storage.clone(), &SourceOptions::default());
+            (storage, source)
         }
-        fn metadata(&self, path: &Path) -> Result<(EntryType, u64)> {
-            match path.to_str() {
-                Some("a") => Ok((EntryType::Directory, 0)),
-                Some("a/__schema") => Err((self.0)()),
-                _ => Err(Error::not_found("nothing")),
+
+        fn full(&self, path: &Path) -> Result<PathBuf> {
+            match &*lock(&self.refused) {
+                Some((refused, kind)) if path.starts_with(refused) => Err(Error::new(*kind, "refused")),
+                _ => Ok(self.root.join(path)),
             }
         }
-        fn read(&self, _: &Path, _: u64, _: &mut [u8]) -> Result<()> {
-            Err(Error::not_found("nothing"))
+    }
+
+    impl ReadStorage for Refusing {
+        fn list(&self, directory: &Path) -> Result<Vec<(String, EntryType)>> {
+            let entries = std::fs::read_dir(self.full(directory)?).map_err(|e| Error::io(&e))?;
+            let entries = entries.map(|entry| {
+                let entry = entry.unwrap();
+                let is_directory = entry.file_type().unwrap().is_dir();
+                let kind = if is_directory {
+                    EntryType::Directory
+                } else {
+                    EntryType::File
+                };
+                (entry.file_name().into_string().unwrap(), kind)
+            });
+            Ok(entries.collect())
+        }
+
+        fn metadata(&self, path: &Path) -> Result<(EntryType, u64)> {
+            let metadata = std::fs::metadata(self.full(path)?).map_err(|e| Error::io(&e))?;
+            let kind = if metadata.is_dir() {
+                EntryType::Directory
+            } else {
+                EntryType::File
+            };
+            Ok((kind, metadata.len()))
+        }
+
+        fn read(&self, path: &Path, offset: u64, out: &mut [u8]) -> Result<()> {
+            let bytes = std::fs::read(self.full(path)?).map_err(|e| Error::io(&e))?;
+            out.copy_from_slice(&bytes[offset as usize..][..out.len()]);
+            Ok(())
         }
     }
 
     #[test]
-    fn what_a_store_refuses_is_not_absent() {
-        let kind = |error| {
-            let source = Source::over(Arc::new(Refusing(error)), &SourceOptions::default());
-            classify(&source.0, Path::new("a")).map_err(|error| error.kind())
+    fn an_array_that_a_store_refuses_is_not_absent() {
+        let kind = |kind| {
+            let (_, source) = Refusing::of("tests/data/sample", "weather/__schema", kind);
+            classify(&source.0, Path::new("weather")).map_err(|error| error.kind())
         };
-        let refused = || Error::new(ErrorKind::Io(libc::EACCES), "403");
-        assert_eq!(kind(refused), Err(ErrorKind::Io(libc::EACCES)));
-        assert_eq!(
-            kind(|| Error::unsupported("no listing")),
-            Err(ErrorKind::Unsupported)
-        );
-        assert_eq!(kind(|| Error::not_found("none")), Ok(ObjectKind::Directory));
+        let refused = ErrorKind::Io(libc::EACCES);
+        assert_eq!(kind(refused), Err(refused));
+        assert_eq!(kind(ErrorKind::Unsupported), Err(ErrorKind::Unsupported));
+        assert_eq!(kind(ErrorKind::NotFound), Ok(ObjectKind::Directory));
+    }
+
+    /// Cells of the array `name` of `root`, as an error or a number.
+    fn cells(source: &Source, name: &str) -> std::result::Result<Vec<u64>, ErrorKind> {
+        let view = source.array(name).at(TimeRange::ALL).open();
+        view.and_then(|view| view.shape()).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_fragment_is_not_uncommitted_because_a_store_refuses_it() {
+        let root = "tests/data/versions/v03";
+        let fragment = std::fs::read_dir(format!("{root}/sparse")).unwrap();
+        let fragment = fragment.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let fragment = fragment
+            .filter(|name| name.starts_with("__1") || name.starts_with("__2"))
+            .min()
+            .unwrap();
+        let refused = ErrorKind::Io(libc::EACCES);
+        let metadata = format!("sparse/{fragment}/__fragment_metadata.tdb");
+        let (storage, source) = Refusing::of(root, &metadata, refused);
+        assert_eq!(cells(&source, "sparse"), Err(refused));
+        *lock(&storage.refused) = None;
+        let whole = Source::open(root, &SourceOptions::default()).unwrap();
+        assert_eq!(cells(&source, "sparse"), cells(&whole, "sparse"));
+    }
+
+    #[test]
+    fn who_stops_waiting_for_commits_leaves_no_error() {
+        let root = "tests/data/versions/v22";
+        let consolidated = "sparse/__commits/__10_50_498b41bae35ccdb194a28c2ae13bf45a_22.con";
+        let (storage, source) = Refusing::of(root, consolidated, ErrorKind::Abandoned);
+        assert_eq!(cells(&source, "sparse"), Err(ErrorKind::Abandoned));
+        *lock(&storage.refused) = None;
+        let whole = Source::open(root, &SourceOptions::default()).unwrap();
+        assert_eq!(cells(&source, "sparse"), cells(&whole, "sparse"));
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn group(checker: &Checker, path: &Path) {
     }
     let mut jobs = Vec::new();
     // An error here was reported above, for the file that causes it.
-    if let Ok(group) = read_group(&checker.engine, path) {
+    if let Ok((group, _)) = read_group(&checker.engine, path) {
         for member in &group.members {
             jobs.extend(check_member(checker, path, member));
         }

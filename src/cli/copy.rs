@@ -26,7 +26,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{iter, thread};
 
 pub(super) const HELP: &str = "\
@@ -248,8 +248,11 @@ impl TreeCopy<'_> {
         // DEST itself may be a link if copies go into it.
         let named = *target == self.args.dest && !self.args.no_target_directory;
         let root = Place::open(target, named).map_err(place)?;
-        if created {
-            fs::write(root.path(UNFINISHED), unfinished(found)).map_err(place)?;
+        if created && let Err(error) = fs::write(root.path(UNFINISHED), unfinished(found)) {
+            // Without it the same command would copy into the directory.
+            let _ = fs::remove_file(root.path(UNFINISHED));
+            let _ = fs::remove_dir(target);
+            return Err(place(error).into());
         }
         let before = failures.count();
         let mut waiting = vec![(directory.clone(), PathBuf::new(), found.path.to_owned())];
@@ -348,6 +351,8 @@ impl TreeCopy<'_> {
                 return Ok(());
             }
         }
+        // What is written to the array from now on may not be in the copy.
+        let opened = SystemTime::now();
         let out = Partial::open(place, self.save_every).map_err(write)?;
         self.copier.bar.set_message(show_path(Path::new(path)));
         let begin = |open: Option<&FileLayout>| {
@@ -375,7 +380,7 @@ impl TreeCopy<'_> {
             }
             Ok(bytes) => self.bytes += bytes,
         }
-        out.finish(&held).map_err(write)?;
+        out.finish(&held, opened).map_err(write)?;
         self.copied += 1;
         Ok(())
     }

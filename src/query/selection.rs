@@ -7,7 +7,8 @@ use crate::catalog::Array;
 use crate::catalog::listing::SchemaFile;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::time::When;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
 use crate::runtime::hash;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -54,6 +55,13 @@ impl Selection {
         let snapshot = array.snapshot_at(&when)?;
         let schema_file = array.schema_file(&snapshot)?;
         let schema = array.schemas.get(&schema_file.name)?;
+        if snapshot.sparse != (schema.array_type == ArrayType::Sparse) {
+            // Without it nobody knew which fragments count, and those of a dense array were taken.
+            let message = "the schema could not be read a moment ago";
+            let schema_path = array.schemas.path(&schema_file.name);
+            let error = Error::new(ErrorKind::Io(libc::EIO), message);
+            return Err(error.in_file(array.engine.storage.display(&schema_path)));
+        }
         let labels = labels(&array, &when, &schema);
         let whole = Selection {
             unsorted: Vec::new(),

@@ -107,12 +107,13 @@ impl ShownMeasurement {
         }
     }
 
-    /// What `group.json` says of it; None if the group is no measurement.
-    pub fn exports(&self) -> Result<Option<Json>> {
-        if !is_measurement(&self.group)? {
-            return Ok(None);
-        }
-        let anndata = self.experiment.as_ref().map(|_| self.anndata());
+    /// What `group.json` says of it; None if the group is no measurement. If that is unknown, it says why.
+    pub fn exports(&self) -> Option<Json> {
+        let anndata = match is_measurement(&self.group) {
+            Ok(false) => return None,
+            Ok(true) => self.experiment.as_ref().map(|_| self.anndata()),
+            Err(error) => Some(Err(error)),
+        };
         let formats = [(NAME, Format::Zarr), (HDF5, Format::Hdf5)];
         let exports = formats.map(|(name, format)| {
             let export = match &anndata {
@@ -122,7 +123,7 @@ impl ShownMeasurement {
             };
             (name.to_owned(), export)
         });
-        Ok(Some(exports.into_iter().collect()))
+        Some(exports.into_iter().collect())
     }
 
     /// A hash of what [`ShownMeasurement::exports`] depends on.

@@ -282,9 +282,13 @@ impl Directory for AtDirectory {
         Ok(Some(Node::Directory(Arc::new(array))))
     }
 
-    /// Leaves out the times at which what was consolidated later has been vacuumed.
+    /// Leaves out the times at which what was consolidated later has been vacuumed: the schema and the vacuum files
+    /// tell which these are.
     fn list(&self) -> Result<Arc<dyn Listing>> {
-        let snapshot = self.array.array().snapshot(None)?;
+        let array = self.array.array();
+        let snapshot = array.snapshot(None)?;
+        snapshot.check_complete(array.engine.now())?;
+        array.schema(&snapshot)?;
         let emptied = snapshot.emptied().into_iter();
         let mut emptied: Vec<(u64, u64)> = emptied.map(|entry| entry.fragment.name.timestamps).collect();
         emptied.sort_unstable();

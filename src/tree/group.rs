@@ -184,11 +184,8 @@ impl GroupDirectory {
             },
             move || {
                 let summary = summary(&context, &group)?;
-                let exports = measurement.exports().unwrap_or_else(|error| {
-                    log::info!("{error}");
-                    None
-                });
-                Ok(DocumentContent::text(render(&group_json(&summary, exports))))
+                let json = group_json(&summary, measurement.exports());
+                Ok(DocumentContent::text(render(&json)))
             },
         )
     }

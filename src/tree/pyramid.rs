@@ -9,7 +9,7 @@ use super::array_at::ArrayAt;
 use super::node::{File, Node, Stat};
 use super::permissions::Origin;
 use super::view_source::ViewSource;
-use crate::catalog::group::{MemberPlace, Members, OpenGroup, unregistered_member};
+use crate::catalog::group::{MemberPlace, Members, OpenGroup, registered_member, unregistered_member};
 use crate::catalog::source::{ObjectKind, classify};
 use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
@@ -74,7 +74,7 @@ fn place_of<'m>(source: &ViewSource, members: &'m Members, name: &[u8]) -> Resul
     };
     let engine = &source.context.engine;
     let kind = match place.registered {
-        true => classify(engine, &place.at).map(Some),
+        true => registered_member(engine, &place.at).map(Some),
         false => unregistered_member(engine, &place.at, members.unregistered),
     };
     match kind {

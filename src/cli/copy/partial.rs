@@ -12,7 +12,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The name of a file while it is written.
 pub(super) const PARTIAL: &str = ".tiledbfs-part";
@@ -135,8 +135,9 @@ impl<'p> Partial<'p> {
         Ok(())
     }
 
-    /// Gives the file, which is whole, the name `held`. Replaces what has it, a link too.
-    pub(super) fn finish(self, held: &Path) -> io::Result<()> {
+    /// Gives the file, which is whole, the time `opened` and the name `held`. Replaces what has it, a link too.
+    pub(super) fn finish(self, held: &Path, opened: SystemTime) -> io::Result<()> {
+        self.file.set_modified(opened)?;
         fs::rename(self.place.path(PARTIAL), held)?;
         match lock(&self.saved).exists {
             true => remove(&self.place.path(SAVED)),

@@ -548,6 +548,12 @@ impl Frame {
         }
     }
 
+    /// Whether the labels of a column could not be read, which may be readable the next time.
+    pub(super) fn lacks_labels(&self) -> bool {
+        let unread = |form: &Option<ColumnForm>| matches!(form, Some(ColumnForm::Labelled(Err(_))));
+        self.shown.iter().any(unread)
+    }
+
     /// Columns of text side by side as an array of two axes.
     pub(super) fn matrix(self: &Arc<Frame>, fields: Vec<usize>) -> impl Element + 'static {
         TextMatrix {

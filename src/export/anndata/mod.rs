@@ -119,12 +119,12 @@ struct LeftOut {
 impl LeftOut {
     /// The element that could not be made because of `error`.
     fn failed(&mut self, error: Error) -> Result<Arc<Member>> {
-        match error.kind() {
-            // Others still wait.
-            ErrorKind::Abandoned => return Err(error),
-            ErrorKind::Io(_) => self.is_makeshift = true,
-            _ => {}
+        // Others still wait.
+        if error.kind() == ErrorKind::Abandoned {
+            return Err(error);
         }
+        // Also a damaged file may be copied anew under its name.
+        self.is_makeshift = true;
         Ok(Member::new(error))
     }
 
@@ -135,6 +135,7 @@ impl LeftOut {
     /// Adds the columns that are left out of the frame that is called `element`.
     fn add_columns(&mut self, element: &str, frame: &Frame) {
         let named = |(name, reason): &(String, String)| (format!("{element}/{name}"), reason.clone());
+        self.is_makeshift |= frame.lacks_labels();
         self.elements.extend(frame.left_out.iter().map(named));
         self.of_hdf5.extend(frame.left_out_of_hdf5.iter().map(named));
     }

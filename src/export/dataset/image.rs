@@ -106,7 +106,7 @@ impl ImageDescription {
                 None => leave_out("pixel_depth", "it is not the number of samples of each level"),
             }
         }
-        match all.map(serde_json::from_str::<Json>) {
+        match all.map(|all| serde_json::from_str::<Json>(&without_numbers_of_python(all))) {
             None => {}
             Some(Ok(all)) if all.is_object() => {
                 for (place, key) in SIZES {
@@ -135,6 +135,36 @@ impl ImageDescription {
     pub(super) fn depth(&self, level: u64) -> u64 {
         self.depths.get(&level).copied().unwrap_or(1)
     }
+}
+
+/// JSON as Python writes it, in which null stands for `NaN`, `Infinity` and `-Infinity`: bounds of channels of images
+/// with such pixels.
+fn without_numbers_of_python(json: &str) -> String {
+    let (mut out, mut in_string, mut rest) = (String::with_capacity(json.len()), false, json);
+    while let Some(next) = rest.chars().next() {
+        let taken = match next {
+            '\\' if in_string => rest.char_indices().nth(2).map_or(rest.len(), |(end, _)| end),
+            '"' => {
+                in_string = !in_string;
+                1
+            }
+            _ if in_string => next.len_utf8(),
+            _ => {
+                let number = ["NaN", "Infinity", "-Infinity"]
+                    .into_iter()
+                    .find(|number| rest.starts_with(number));
+                if let Some(number) = number {
+                    out += "null";
+                    rest = &rest[number.len()..];
+                    continue;
+                }
+                next.len_utf8()
+            }
+        };
+        out += &rest[..taken];
+        rest = &rest[taken..];
+    }
+    out
 }
 
 fn pixel_depths(text: &str) -> Option<BTreeMap<u64, u64>> {
@@ -413,6 +443,14 @@ mod tests {
             (samples.chunks.shape, samples.chunks.sides),
             (vec![500, 2100], vec![300, 900])
         );
+    }
+
+    #[test]
+    fn numbers_that_json_lacks_are_null() {
+        let text = r#"{"a": NaN, "b\\\"NaN": [Infinity, -Infinity, -1], "ü": "\\", "c": "NaN"}"#;
+        let want = r#"{"a": null, "b\\\"NaN": [null, null, -1], "ü": "\\", "c": "NaN"}"#;
+        assert_eq!(without_numbers_of_python(text), want);
+        assert_eq!(without_numbers_of_python(r#"{"a": "\"#), r#"{"a": "\"#);
     }
 
     #[test]
