@@ -107,12 +107,17 @@ impl ShownMeasurement {
         }
     }
 
-    /// What `group.json` says of it; None if the group is no measurement. If that is unknown, it says why.
+    /// What `group.json` says of it; None if the group is no measurement. If its metadata cannot be reached, it says
+    /// why; a group with damaged metadata is taken for none.
     pub fn exports(&self) -> Option<Json> {
         let anndata = match is_measurement(&self.group) {
             Ok(false) => return None,
             Ok(true) => self.experiment.as_ref().map(|_| self.anndata()),
-            Err(error) => Some(Err(error)),
+            Err(error) if matches!(error.kind(), ErrorKind::Io(_)) => Some(Err(error)),
+            Err(error) => {
+                log::info!("{error}");
+                return None;
+            }
         };
         let formats = [(NAME, Format::Zarr), (HDF5, Format::Hdf5)];
         let exports = formats.map(|(name, format)| {
