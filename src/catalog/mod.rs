@@ -191,12 +191,13 @@ impl Array {
 
     /// Lists the directory, and tells until when that lasts: what could not be read may be readable later.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<(ArrayListing, u64)> {
-        /// How long what could not be read is not read again, in milliseconds.
+        /// How long what was refused is not read again, in milliseconds.
         const DAMAGE_LASTS: u64 = 1000;
         let listing = self.list_until_whole(before)?;
-        let until = match listing.damage {
-            Some(_) => now().saturating_add(DAMAGE_LASTS),
-            None => u64::MAX,
+        let passing = |error: &Error| matches!(error.kind(), ErrorKind::Io(_));
+        let until = match listing.damage.as_ref().is_some_and(passing) {
+            true => now().saturating_add(DAMAGE_LASTS),
+            false => u64::MAX,
         };
         Ok((listing, until))
     }

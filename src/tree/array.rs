@@ -287,8 +287,17 @@ impl Directory for AtDirectory {
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let array = self.array.array();
         let snapshot = array.snapshot(None)?;
-        snapshot.check_complete(array.engine.now())?;
-        array.schema(&snapshot)?;
+        // What is damaged for good, or needs a key, leaves the times that are known.
+        for known in [
+            snapshot.check_complete(array.engine.now()),
+            array.schema(&snapshot).map(drop),
+        ] {
+            if let Err(error) = known
+                && matches!(error.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned)
+            {
+                return Err(error);
+            }
+        }
         let emptied = snapshot.emptied().into_iter();
         let mut emptied: Vec<(u64, u64)> = emptied.map(|entry| entry.fragment.name.timestamps).collect();
         emptied.sort_unstable();
