@@ -151,9 +151,24 @@ impl Error {
         self.map(|inner| inner.kind = kind)
     }
 
+    /// The error of a file that another one names, or a listing: if it is not there, what needs it is
+    /// incomplete.
+    pub(crate) fn missing_if_not_found(self) -> Self {
+        match self.kind() {
+            ErrorKind::NotFound => self.with_kind(ErrorKind::Missing).at(0),
+            _ => self,
+        }
+    }
+
     /// What kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// Whether the same call may succeed the next time: the system or a store has refused it or failed, or
+    /// nobody waited for it any more. All others are of what the files hold.
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Io(_) | ErrorKind::Abandoned)
     }
 
     /// The cause alone, without its place.

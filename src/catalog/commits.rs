@@ -220,18 +220,24 @@ pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Result<Option<
     }))
 }
 
-/// The vacuum files among `commits`, and the error of one that cannot be read. Fails if nobody waits any more.
+/// `error`, of which the log tells. Fails with it if nobody waits any more.
+fn warned(error: Error) -> Result<Error> {
+    if error.kind() == ErrorKind::Abandoned {
+        return Err(error);
+    }
+    log::warn!("{error}");
+    Ok(error)
+}
+
+/// The vacuum files among `commits`, and the error of one that cannot be read. Fails if nobody waits any
+/// more.
 pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Result<(Vec<Vacuum>, Option<Error>)> {
     let files = commits.iter().filter(|commit| commit.kind == CommitKind::Vacuum);
     let (mut found, mut damage) = (Vec::new(), None);
     for file in files {
         match vacuum(engine, &file.path(), &file.name) {
             Ok(vacuum) => found.extend(vacuum),
-            Err(e) if e.kind() == ErrorKind::Abandoned => return Err(e),
-            Err(e) => {
-                log::warn!("{e}");
-                damage = Some(e);
-            }
+            Err(e) => damage = Some(warned(e)?),
         }
     }
     Ok((found, damage))
@@ -269,11 +275,7 @@ impl<'a> Committed<'a> {
         for commit in of_kind(CommitKind::Ignore) {
             match read_text(engine, &commit.path()) {
                 Ok(bytes) => ignored.extend(listed_names(&bytes)),
-                Err(e) if e.kind() == ErrorKind::Abandoned => return Err(e),
-                Err(e) => {
-                    log::warn!("{e}");
-                    damage = Some((commit.name.clone(), e));
-                }
+                Err(e) => damage = Some((commit.name.clone(), warned(e)?)),
             }
         }
         let mut deletes = Vec::new();
@@ -298,11 +300,7 @@ impl<'a> Committed<'a> {
                             .map(Cow::Owned),
                     );
                 }
-                Err(e) if e.kind() == ErrorKind::Abandoned => return Err(e),
-                Err(e) => {
-                    log::warn!("{e}");
-                    damage = Some((commit.name.clone(), e));
-                }
+                Err(e) => damage = Some((commit.name.clone(), warned(e)?)),
             }
         }
         Ok(Committed {
@@ -313,8 +311,8 @@ impl<'a> Committed<'a> {
         })
     }
 
-    /// Why a fragment does not count as committed; None if it does. Those of versions 1 to 4 count if they have a
-    /// metadata file: fails if that is unknown.
+    /// Why a fragment does not count as committed; None if it does. Those of versions 1 to 4 count if they
+    /// have a metadata file: fails if that is unknown.
     pub(super) fn missing_commit(
         &self,
         engine: &Engine,

@@ -267,8 +267,8 @@ impl OpenGroup {
 const MEMBER_MEMORY: u64 = 256;
 const MAX_MEMBERS_MEMORY: u64 = 32 << 20;
 
-/// Reads the details of the group at `path`: its registered members, and until when they are these if nothing is
-/// written, in milliseconds since the Unix epoch. `u64::MAX` if no details have a time to come.
+/// Reads the details of the group at `path`: its registered members, and until when they are these if nothing
+/// is written, in milliseconds since the Unix epoch. `u64::MAX` if no details have a time to come.
 pub fn read_group(engine: &Engine, path: &Path) -> Result<(Group, u64)> {
     let directory = path.join(GROUP_DIRECTORY);
     let entries = list_own(engine, &directory)?;
@@ -277,7 +277,7 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<(Group, u64)> {
     for name in names.iter().filter(|name| name.ends_with(".vac")) {
         match read_text(engine, &directory.join(name)) {
             Ok(bytes) => vacuumed.extend(listed_names(&bytes)),
-            Err(e) if matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned) => return Err(e),
+            Err(e) if e.is_transient() => return Err(e),
             Err(e) => log::warn!("{e}"),
         }
     }
@@ -305,12 +305,10 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<(Group, u64)> {
     let from = if snapshot { files.len() - 1 } else { 0 };
     let mut memory = 0u64;
     let details = files.iter().skip(from).map(|(_, name)| {
-        let blob = engine.storage.open(&directory.join(name));
-        // Without it nobody knows the members: it is not the group that is missing.
-        let blob = blob.map_err(|error| match error.kind() {
-            ErrorKind::NotFound => error.with_kind(ErrorKind::Missing),
-            _ => error,
-        })?;
+        let blob = engine
+            .storage
+            .open(&directory.join(name))
+            .map_err(Error::missing_if_not_found)?;
         let (_, body) = read_generic_tile(&*blob, 0, engine.key_for(path))?;
         let place = |e: Error| e.in_part("group details").in_file(blob.display());
         let members = GroupDetails::count(&body).map_err(place)?;

@@ -11,6 +11,7 @@ use super::commits::{
 use super::commits::{DeleteFile, NotVisible};
 use super::source::misplaced;
 use super::time::TimeRange;
+use crate::calendar::now;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::MAX_VERSION;
@@ -171,6 +172,15 @@ fn utf8(entry: &DirEntry) -> Option<&str> {
 }
 
 impl ArrayListing {
+    /// Until when it can be used while the directories stay the same, in milliseconds since the Unix epoch:
+    /// what was refused may be readable a second later.
+    pub(super) fn lasts_until(&self) -> u64 {
+        match self.damage.as_ref().is_some_and(Error::is_transient) {
+            true => now() + 1000,
+            false => u64::MAX,
+        }
+    }
+
     /// Reads the directories of the array at `array`. Logs and ignores damaged commit files and names that
     /// cannot be parsed. `known` returns the fragments of an earlier listing, to keep what they have read;
     /// `make` makes new ones.

@@ -114,9 +114,12 @@ impl Array {
         let names = || ArrayListing::committed(&self.engine, &self.path);
         let fragments = self.path.join("__fragments");
         let prepare = || self.engine.storage.will_list_named(&fragments, &names);
-        let listing = self
-            .listing
-            .get(&self.engine, prepare, |before| self.read_listing(before))?;
+        let read = |before: Option<&ArrayListing>| {
+            let listing = self.read_listing(before)?;
+            let until = listing.lasts_until();
+            Ok((listing, until))
+        };
+        let listing = self.listing.get(&self.engine, prepare, read)?;
         if !listing.missing.is_empty() {
             let now = now();
             let mut missing = listing.missing.iter();
@@ -189,22 +192,9 @@ impl Array {
         Some(hasher.finish())
     }
 
-    /// Lists the directory, and tells until when that lasts: what could not be read may be readable later.
-    fn read_listing(&self, before: Option<&ArrayListing>) -> Result<(ArrayListing, u64)> {
-        /// How long what was refused is not read again, in milliseconds.
-        const DAMAGE_LASTS: u64 = 1000;
-        let listing = self.list_until_whole(before)?;
-        let passing = |error: &Error| matches!(error.kind(), ErrorKind::Io(_));
-        let until = match listing.damage.as_ref().is_some_and(passing) {
-            true => now().saturating_add(DAMAGE_LASTS),
-            false => u64::MAX,
-        };
-        Ok((listing, until))
-    }
-
     /// Lists the directory, once more if it changed meanwhile: its subdirectories are listed one after the
     /// other, so a fragment may come or go in between, and a file of the listing before may go.
-    fn list_until_whole(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
+    fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         let listing = self.list_once(before)?;
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
         let torn = !listing.missing.is_empty() || listing.damage.as_ref().is_some_and(gone);
@@ -282,10 +272,7 @@ impl Array {
         let schema = schema.map(|file| self.schemas.get(&file.name));
         let (sparse, lasting) = match schema {
             Some(Ok(schema)) => (schema.array_type == ArrayType::Sparse, true),
-            Some(Err(e)) => (
-                false,
-                !matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned),
-            ),
+            Some(Err(e)) => (false, !e.is_transient()),
             None => (false, true),
         };
         (Arc::new(Snapshot::new(listing, times, sparse)), lasting)
@@ -326,14 +313,14 @@ impl Array {
     /// `Missing` if there is no such file; fails if it cannot be read or decoded.
     pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
         let path = self.enumeration_path(file)?;
-        let (blob, body) = self.generic_file(&path).map_err(missing)?;
+        let (blob, body) = self.generic_file(&path).map_err(Error::missing_if_not_found)?;
         Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
     }
 
     /// [`Array::enumeration`] for reads of ranges.
     pub(crate) fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
         let path = self.enumeration_path(file)?;
-        GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(missing)
+        GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(Error::missing_if_not_found)
     }
 
     /// The path of the enumeration in `file`, relative to the source.
@@ -359,14 +346,6 @@ impl Array {
         let blob = self.engine.storage.open(path)?;
         let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;
         Ok((blob, body))
-    }
-}
-
-/// A missing enumeration makes the array incomplete, because the schema names it.
-fn missing(error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound => error.with_kind(ErrorKind::Missing).at(0),
-        _ => error,
     }
 }
 

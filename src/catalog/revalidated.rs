@@ -52,8 +52,8 @@ impl<T> Revalidated<T> {
 
     /// The value, at most a tenth of a second old. If directories have changed, `read` makes it from the
     /// value before, and tells until when it can be used if they do not change again, in milliseconds since
-    /// the Unix epoch; `u64::MAX` if that is for ever. `prepare` is called before each look at the directories.
-    /// `NotFound` if the first of them is gone.
+    /// the Unix epoch; `u64::MAX` if that is for ever. `prepare` is called before each look at the
+    /// directories. `NotFound` if the first of them is gone.
     pub fn get(
         &self,
         engine: &Engine,

@@ -166,65 +166,53 @@ pub fn misplaced(engine: &Engine, path: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ReadStorage;
     use crate::catalog::time::TimeRange;
     use crate::runtime::lock;
+    use crate::storage::{Blob, DirEntry, MemoryStorage, Metadata, Storage};
     use std::sync::Mutex;
 
-    /// The files of a directory, of which one is refused for a while.
+    /// A copy of a directory, of which one path is refused for a while.
     struct Refusing {
-        root: PathBuf,
+        files: MemoryStorage,
         refused: Mutex<Option<(PathBuf, ErrorKind)>>,
     }
 
     impl Refusing {
         fn of(root: &str, refused: &str, kind: ErrorKind) -> (Arc<Refusing>, Source) {
             let storage = Arc::new(Refusing {
-                root: root.into(),
+                files: MemoryStorage::copy_of(Path::new(root)).unwrap(),
                 refused: Mutex::new(Some((refused.into(), kind))),
             });
-            let source = Source::over(storage.clone(), &SourceOptions::default());
-            (storage, source)
+            let engine = Engine::new(storage.clone(), 1 << 20, Vec::new(), Arc::default());
+            (storage, Source(Arc::new(engine)))
         }
 
-        fn full(&self, path: &Path) -> Result<PathBuf> {
+        fn check(&self, path: &Path) -> Result<()> {
             match &*lock(&self.refused) {
                 Some((refused, kind)) if path.starts_with(refused) => Err(Error::new(*kind, "refused")),
-                _ => Ok(self.root.join(path)),
+                _ => Ok(()),
             }
         }
     }
 
-    impl ReadStorage for Refusing {
-        fn list(&self, directory: &Path) -> Result<Vec<(String, EntryType)>> {
-            let entries = std::fs::read_dir(self.full(directory)?).map_err(|e| Error::io(&e))?;
-            let entries = entries.map(|entry| {
-                let entry = entry.unwrap();
-                let is_directory = entry.file_type().unwrap().is_dir();
-                let kind = if is_directory {
-                    EntryType::Directory
-                } else {
-                    EntryType::File
-                };
-                (entry.file_name().into_string().unwrap(), kind)
-            });
-            Ok(entries.collect())
+    impl Storage for Refusing {
+        fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+            self.check(path)?;
+            self.files.list(path)
         }
 
-        fn metadata(&self, path: &Path) -> Result<(EntryType, u64)> {
-            let metadata = std::fs::metadata(self.full(path)?).map_err(|e| Error::io(&e))?;
-            let kind = if metadata.is_dir() {
-                EntryType::Directory
-            } else {
-                EntryType::File
-            };
-            Ok((kind, metadata.len()))
+        fn metadata(&self, path: &Path) -> Result<Metadata> {
+            self.check(path)?;
+            self.files.metadata(path)
         }
 
-        fn read(&self, path: &Path, offset: u64, out: &mut [u8]) -> Result<()> {
-            let bytes = std::fs::read(self.full(path)?).map_err(|e| Error::io(&e))?;
-            out.copy_from_slice(&bytes[offset as usize..][..out.len()]);
-            Ok(())
+        fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+            self.check(path)?;
+            self.files.open(path)
+        }
+
+        fn display(&self, path: &Path) -> String {
+            self.files.display(path)
         }
     }
 
@@ -240,28 +228,22 @@ mod tests {
         assert_eq!(kind(ErrorKind::NotFound), Ok(ObjectKind::Directory));
     }
 
-    /// Cells of the array `name` of `root`, as an error or a number.
-    fn cells(source: &Source, name: &str) -> std::result::Result<Vec<u64>, ErrorKind> {
-        let view = source.array(name).at(TimeRange::ALL).open();
+    /// The number of cells of `sparse`.
+    fn cells(source: &Source) -> std::result::Result<Vec<u64>, ErrorKind> {
+        let view = source.array("sparse").at(TimeRange::ALL).open();
         view.and_then(|view| view.shape()).map_err(|error| error.kind())
     }
 
     #[test]
     fn a_fragment_is_not_uncommitted_because_a_store_refuses_it() {
         let root = "tests/data/versions/v03";
-        let fragment = std::fs::read_dir(format!("{root}/sparse")).unwrap();
-        let fragment = fragment.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let fragment = fragment
-            .filter(|name| name.starts_with("__1") || name.starts_with("__2"))
-            .min()
-            .unwrap();
+        let metadata = "sparse/__10_10_8326eb6cd4634d30b26c5ccbc7892de3/__fragment_metadata.tdb";
         let refused = ErrorKind::Io(libc::EACCES);
-        let metadata = format!("sparse/{fragment}/__fragment_metadata.tdb");
-        let (storage, source) = Refusing::of(root, &metadata, refused);
-        assert_eq!(cells(&source, "sparse"), Err(refused));
+        let (storage, source) = Refusing::of(root, metadata, refused);
+        assert_eq!(cells(&source), Err(refused));
         *lock(&storage.refused) = None;
         let whole = Source::open(root, &SourceOptions::default()).unwrap();
-        assert_eq!(cells(&source, "sparse"), cells(&whole, "sparse"));
+        assert_eq!(cells(&source), cells(&whole));
     }
 
     #[test]
@@ -269,10 +251,10 @@ mod tests {
         let root = "tests/data/versions/v22";
         let consolidated = "sparse/__commits/__10_50_498b41bae35ccdb194a28c2ae13bf45a_22.con";
         let (storage, source) = Refusing::of(root, consolidated, ErrorKind::Abandoned);
-        assert_eq!(cells(&source, "sparse"), Err(ErrorKind::Abandoned));
+        assert_eq!(cells(&source), Err(ErrorKind::Abandoned));
         *lock(&storage.refused) = None;
         let whole = Source::open(root, &SourceOptions::default()).unwrap();
-        assert_eq!(cells(&source, "sparse"), cells(&whole, "sparse"));
+        assert_eq!(cells(&source), cells(&whole));
     }
 
     #[test]

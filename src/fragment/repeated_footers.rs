@@ -6,7 +6,7 @@
 
 use super::generic_body::GenericFile;
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::filter::EncryptionKey;
 use crate::format::body::{Body, MAX_VALUE};
 use crate::format::commits::parse_consolidated_metadata;
@@ -104,7 +104,7 @@ impl RepeatedFooters {
         for path in files {
             match self.read(path, &mut index) {
                 // A failure that may pass must not be cached.
-                Err(e) if matches!(e.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned) => return Err(e),
+                Err(e) if e.is_transient() => return Err(e),
                 // The file itself, when it is shown, reports the damage.
                 Err(e) => log::info!("{e}"),
                 Ok(()) => {}

@@ -58,8 +58,8 @@ pub struct FileSystem {
     pub(super) pages: Option<SyncSender<Piece>>,
 }
 
-/// A piece of a file for the page cache. Until it is there, the inode [is kept](Inodes::keep): the kernel puts
-/// it where the number is, which must not be that of another state by then.
+/// A piece of a file for the page cache. Until it is there, the inode [is kept](Inodes::keep): the kernel
+/// puts it where the number is, which must not be that of another state by then.
 pub(super) struct Piece {
     pub(super) inode: Arc<Inode>,
     pub(super) offset: u64,

@@ -7,7 +7,7 @@ use crate::catalog::commits::DeleteFile;
 use crate::catalog::listing::ArrayListing;
 use crate::catalog::time::TimeRange;
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::filter::EncryptionKey;
 use crate::format::commits::last_component;
 use crate::format::condition::{Condition, UpdateValue};
@@ -31,11 +31,10 @@ pub fn parse(name: &[u8], body: &[u8]) -> Result<StoredCondition> {
 
 /// Decodes the condition of a file. `LimitExceeded` if that takes more memory than the cache allows.
 fn read_condition(file: &DeleteFile, engine: &Engine, key: Option<&EncryptionKey>) -> Result<Condition> {
-    let blob = engine.storage.open(&file.path).map_err(|e| match e.kind() {
-        // The listing had the file.
-        ErrorKind::NotFound => e.with_kind(ErrorKind::Missing).at(0),
-        _ => e,
-    })?;
+    let blob = engine
+        .storage
+        .open(&file.path)
+        .map_err(Error::missing_if_not_found)?;
     let (_, body) = engine.generic_tile(&*blob, file.offset, key)?;
     let parsed = parse(file.name.as_bytes(), &body);
     let (condition, _) =

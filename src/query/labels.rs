@@ -168,7 +168,8 @@ impl View {
         match self.find_along(index) {
             Ok(along) => Ok(Ok(along)),
             Err(error) => match error.kind() {
-                ErrorKind::Io(_) | ErrorKind::Abandoned | ErrorKind::Internal => Err(error),
+                _ if error.is_transient() => Err(error),
+                ErrorKind::Internal => Err(error),
                 ErrorKind::NotFound => Ok(Err(error.message().to_owned())),
                 _ => Ok(Err(error.to_string())),
             },

@@ -107,13 +107,13 @@ impl ShownMeasurement {
         }
     }
 
-    /// What `group.json` says of it; None if the group is no measurement. If its metadata cannot be reached, it says
-    /// why; a group with damaged metadata is taken for none.
+    /// What `group.json` says of it; None if the group is no measurement. If its metadata cannot be reached,
+    /// it says why; a group with damaged metadata is taken for none.
     pub fn exports(&self) -> Option<Json> {
         let anndata = match is_measurement(&self.group) {
             Ok(false) => return None,
             Ok(true) => self.experiment.as_ref().map(|_| self.anndata()),
-            Err(error) if matches!(error.kind(), ErrorKind::Io(_)) => Some(Err(error)),
+            Err(error) if error.is_transient() => Some(Err(error)),
             Err(error) => {
                 log::info!("{error}");
                 return None;

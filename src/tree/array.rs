@@ -282,21 +282,18 @@ impl Directory for AtDirectory {
         Ok(Some(Node::Directory(Arc::new(array))))
     }
 
-    /// Leaves out the times at which what was consolidated later has been vacuumed: the schema and the vacuum files
-    /// tell which these are.
+    /// Leaves out the times at which what was consolidated later has been vacuumed: the schema and the vacuum
+    /// files tell which these are.
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let array = self.array.array();
         let snapshot = array.snapshot(None)?;
         // What is damaged for good, or needs a key, leaves the times that are known.
-        for known in [
-            snapshot.check_complete(array.engine.now()),
-            array.schema(&snapshot).map(drop),
-        ] {
-            if let Err(error) = known
-                && matches!(error.kind(), ErrorKind::Io(_) | ErrorKind::Abandoned)
-            {
-                return Err(error);
-            }
+        let unknown = [
+            snapshot.check_complete(array.engine.now()).err(),
+            array.schema(&snapshot).err(),
+        ];
+        if let Some(error) = unknown.into_iter().flatten().find(Error::is_transient) {
+            return Err(error);
         }
         let emptied = snapshot.emptied().into_iter();
         let mut emptied: Vec<(u64, u64)> = emptied.map(|entry| entry.fragment.name.timestamps).collect();

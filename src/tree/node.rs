@@ -220,7 +220,7 @@ impl Stat {
 pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
     let state = match file.freshness() {
         Freshness::Live => return None,
-        // A fragment, schema or enumeration has one state. Its name in the tree may be that of another one later.
+        // A fragment, schema or enumeration has one state. Its name in the tree may be another one's later.
         Freshness::Immutable => (0, file.origin().made_of()),
         Freshness::Listing => (stat.version, None),
     };

@@ -114,8 +114,8 @@ impl Origin {
         })
     }
 
-    /// The path in the source of the one file or directory of an array that never changes and that the node is made
-    /// of; None for all others.
+    /// The path in the source of the one file or directory of an array that never changes and that the node
+    /// is made of; None for all others.
     pub fn made_of(&self) -> Option<PathBuf> {
         match self {
             Origin::Schema(array, name) => Some(array.schemas.path(name)),

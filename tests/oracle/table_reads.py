@@ -152,8 +152,7 @@ def compare_again(checks, folder):
 
 def open_and_read(table, way, seed):
     """Pieces of one opening of `table`, pairs of an offset and bytes: read through, at random, past the page cache, or mapped."""
-    random, size = np.random.default_rng(seed), table.stat().st_size
-    file = os.open(table, os.O_RDONLY | (os.O_DIRECT if way == "direct" else 0))
+    random, file = np.random.default_rng(seed), os.open(table, os.O_RDONLY | (os.O_DIRECT if way == "direct" else 0))
     try:
         size = os.fstat(file).st_size
         starts = random.integers(size, size=20).tolist()

@@ -135,7 +135,8 @@ impl<'p> Partial<'p> {
         Ok(())
     }
 
-    /// Gives the file, which is whole, the time `opened` and the name `held`. Replaces what has it, a link too.
+    /// Gives the file, which is whole, the time `opened` and the name `held`. Replaces what has that name, a
+    /// link too.
     pub(super) fn finish(self, held: &Path, opened: SystemTime) -> io::Result<()> {
         self.file.set_modified(opened)?;
         fs::rename(self.place.path(PARTIAL), held)?;

@@ -106,7 +106,11 @@ impl ImageDescription {
                 None => leave_out("pixel_depth", "it is not the number of samples of each level"),
             }
         }
-        match all.map(|all| serde_json::from_str::<Json>(&without_numbers_of_python(all))) {
+        let parse = |all| {
+            let plain = serde_json::from_str::<Json>(all);
+            plain.or_else(|_| serde_json::from_str(&without_numbers_of_python(all)))
+        };
+        match all.map(parse) {
             None => {}
             Some(Ok(all)) if all.is_object() => {
                 for (place, key) in SIZES {
@@ -137,34 +141,35 @@ impl ImageDescription {
     }
 }
 
-/// JSON as Python writes it, in which null stands for `NaN`, `Infinity` and `-Infinity`: bounds of channels of images
-/// with such pixels.
+/// JSON as Python writes it, in which null stands for `NaN`, `Infinity` and `-Infinity`: bounds of channels
+/// of images with such pixels.
 fn without_numbers_of_python(json: &str) -> String {
-    let (mut out, mut in_string, mut rest) = (String::with_capacity(json.len()), false, json);
+    let (mut out, mut rest) = (String::with_capacity(json.len()), json);
     while let Some(next) = rest.chars().next() {
+        let mut numbers = ["NaN", "Infinity", "-Infinity"].into_iter();
+        let number = numbers.find(|number| rest.starts_with(number));
         let taken = match next {
-            '\\' if in_string => rest.char_indices().nth(2).map_or(rest.len(), |(end, _)| end),
-            '"' => {
-                in_string = !in_string;
-                1
-            }
-            _ if in_string => next.len_utf8(),
-            _ => {
-                let number = ["NaN", "Infinity", "-Infinity"]
-                    .into_iter()
-                    .find(|number| rest.starts_with(number));
-                if let Some(number) = number {
-                    out += "null";
-                    rest = &rest[number.len()..];
-                    continue;
-                }
-                next.len_utf8()
-            }
+            '"' => end_of_string(rest),
+            _ => number.map_or(next.len_utf8(), str::len),
         };
-        out += &rest[..taken];
+        out += number.map_or(&rest[..taken], |_| "null");
         rest = &rest[taken..];
     }
     out
+}
+
+/// The length of the string of JSON that `json` begins with, with its quotes; of all if it has no end.
+fn end_of_string(json: &str) -> usize {
+    let mut escaped = false;
+    for (at, character) in json.char_indices().skip(1) {
+        match character {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return at + 1,
+            _ => {}
+        }
+    }
+    json.len()
 }
 
 fn pixel_depths(text: &str) -> Option<BTreeMap<u64, u64>> {

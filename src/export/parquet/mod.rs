@@ -160,8 +160,8 @@ fn leaves(table: &Table, metadata: &Metadata) -> Result<Vec<Leaf>> {
     Ok(leaves)
 }
 
-/// Whether all coordinates of a dimension of UINT64 are numbers of INT64: by its bounds in a dense view, by the boxes of
-/// fragments in a sparse one.
+/// Whether all coordinates of a dimension of UINT64 are numbers of INT64: by its bounds in a dense view, by
+/// the boxes of fragments in a sparse one.
 fn fits_signed(view: &View, column: &Column, bounds: Option<&Bounds>) -> Result<bool> {
     let fits = |range: &Bounds| {
         let highest = Scalar::read(column.stored.datatype, &range.hi);
