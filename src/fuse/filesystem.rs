@@ -487,7 +487,9 @@ impl FileSystem {
                     && inode.pages(|pages| pages.stored) < open.len() =>
             {
                 stores = true;
-                (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH)
+                // What others have stored is kept.
+                let direct = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_KEEP_CACHE;
+                (false, direct | FopenFlags::FOPEN_NOFLUSH)
             }
             (Some(_), _) => (false, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             (None, Freshness::Listing) => return Err(Errno::ESTALE),
