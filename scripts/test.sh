@@ -195,6 +195,7 @@ run "plain tools" "$PYTHON" tests/oracle/plain_tools.py
 run "corners of table.csv" "$PYTHON" tests/oracle/csv_corners.py
 run "corners of tables" "$PYTHON" tests/oracle/table_corners.py
 run "what tables decode" "$PYTHON" tests/oracle/table_reads.py
+run "who stays while arrays evolve" "$PYTHON" tests/oracle/staying.py
 run "over HTTP" "$PYTHON" tests/oracle/serve.py
 run "over HTTP: pages, WebDAV" "$PYTHON" tests/oracle/serve_page.py
 run "over HTTP: Finder, Explorer" "$PYTHON" tests/oracle/serve_webdav.py

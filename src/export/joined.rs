@@ -29,7 +29,7 @@ impl SourceArray {
 
     /// What it has.
     pub(super) fn selection(&self) -> Result<&Selection> {
-        let select = || Selection::new(self.array.clone(), When::Now, None);
+        let select = || Selection::new(self.array.clone(), When::Now);
         self.selection.get_or_init(select).as_ref().map_err(Clone::clone)
     }
 

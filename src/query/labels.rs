@@ -9,7 +9,7 @@ use crate::catalog::Array;
 use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::CellValNum;
-use crate::format::enums::{ArrayType, DataOrder};
+use crate::format::enums::DataOrder;
 use crate::format::range::compare;
 use crate::format::schema::{DimensionLabel, Schema};
 use crate::fragment::cells::Cells;
@@ -17,23 +17,19 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The coordinates whose labels lie in `wanted`, of a reader of `array` who asks for `when`. An open end
-/// stays open. `NotFound`, with the reason, if there are none, if the labels have no order, or if there are
-/// none at that time. Reads a few labels.
-pub(crate) fn labelled(
-    array: &Array,
-    when: &When,
-    schema: &Schema,
-    label: &DimensionLabel,
-    wanted: &DimRange,
-) -> Result<DimRange> {
+/// The coordinates whose labels lie in `wanted`, in the state that `of` has seen. An open end stays open.
+/// `NotFound`, with the reason, if there are none, if the labels have no order, or if there are none at that
+/// time. Reads a few labels.
+pub(crate) fn labelled(of: &Selection, label: &DimensionLabel, wanted: &DimRange) -> Result<DimRange> {
     let (first, last) = match label.order {
         DataOrder::Increasing => (&wanted.lo, &wanted.hi),
         DataOrder::Decreasing => (&wanted.hi, &wanted.lo),
         DataOrder::Unordered => return Err(Error::not_found("the labels have no order")),
     };
-    let view = View::of(whole(array, when, label)?);
-    let labels = Labels::new(&view, schema, label)?;
+    let own = of.labels.iter().find(|own| own.label.name == label.name);
+    let own = own.ok_or_else(|| Error::internal("there is no such label"))?;
+    let view = View::of(own.whole.as_ref().map_err(Clone::clone)?.clone());
+    let labels = Labels::new(&view, &of.schema, label)?;
     let region = view.region()?.filter(|_| labels.cells.count() > 0);
     let none = || Error::not_found(UNWRITTEN);
     let region = region.ok_or_else(none)?;
@@ -77,7 +73,7 @@ fn whole(array: &Array, when: &When, label: &DimensionLabel) -> Result<Selection
     let outside = || Error::not_found("the labels are not in the directory of the array");
     // Labels have no labels, whatever their schema says.
     let array = array.label(label).ok_or_else(outside)?;
-    Selection::with_labels(array, when.clone(), None, |_, _, _| Arc::new([]))
+    Selection::with_labels(array, when.clone(), |_, _, _| Arc::new([]))
 }
 
 /// The field of the labels in `view`, of the array of `label`. `Corrupt` if that array is not as `schema`
@@ -102,7 +98,7 @@ fn field(view: &View, schema: &Schema, label: &DimensionLabel) -> Result<usize> 
     })
 }
 
-/// A dimension label of a dense view.
+/// A dimension label.
 pub(crate) struct AxisLabel {
     /// As the schema has it.
     pub(crate) label: DimensionLabel,
@@ -111,16 +107,11 @@ pub(crate) struct AxisLabel {
 }
 
 impl AxisLabel {
-    /// The labels of a dense array. Reads only file names and schemas.
+    /// The labels of an array. Reads only file names and schemas.
     pub(super) fn all(array: &Array, when: &When, schema: &Schema) -> Arc<[AxisLabel]> {
-        let labels = match schema.array_type {
-            ArrayType::Dense => &*schema.dimension_labels,
-            ArrayType::Sparse => &[],
-        };
         let axes = schema.dimensions.len();
-        let labels = labels
-            .iter()
-            .filter(|label| (label.dimension_index as usize) < axes);
+        let labels = schema.dimension_labels.iter();
+        let labels = labels.filter(|label| (label.dimension_index as usize) < axes);
         let labels = labels.map(|label| AxisLabel {
             label: label.clone(),
             whole: whole(array, when, label),
@@ -159,7 +150,7 @@ impl Along {
 impl View {
     /// The dimension labels of a dense view, in the schema's order; none of a sparse one.
     pub(crate) fn labels(&self) -> &[AxisLabel] {
-        &self.of.labels
+        if self.is_dense() { &self.of.labels } else { &[] }
     }
 
     /// Label `index` along its axis, or the reason why the view does not show it. An error if that is

@@ -80,14 +80,15 @@ enum Merge {
 }
 
 impl View {
-    /// The view of [`Selection::new`]. If it is unknown which fragments are seen, it has no cells: see
+    /// The view of [`Selection::within`]. If it is unknown which fragments are seen, it has no cells: see
     /// [`View::check_complete`].
     pub(crate) fn new(
         array: Arc<Array>,
         times: Option<TimeRange>,
         subarray: Option<Vec<DimRange>>,
     ) -> Result<View> {
-        Selection::new(array, times.into(), subarray).map(View::of)
+        let whole = Selection::new(array, times.into())?;
+        Ok(View::of(whole.within(subarray)))
     }
 
     /// The view of what is selected.
@@ -144,7 +145,7 @@ impl View {
         Ok(Some(ranges))
     }
 
-    /// The cells of this state in `subarray`, as in [`Selection::new`].
+    /// The cells of this state in `subarray`, as in [`Selection::within`].
     pub(crate) fn within(&self, subarray: Vec<DimRange>) -> View {
         View::of(self.of.part(Some(subarray), None))
     }

@@ -24,7 +24,7 @@ pub(crate) struct Selection {
     /// The schema in force, and its file.
     pub(super) schema: Arc<Schema>,
     pub(super) schema_file: SchemaFile,
-    /// The labels of a dense array.
+    /// The labels.
     pub(super) labels: Arc<[AxisLabel]>,
     /// The cells in these ranges; None: in the whole domain.
     pub(super) subarray: Option<Vec<DimRange>>,
@@ -38,18 +38,15 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// What a reader sees of `array` at `when` and in `subarray` (None: the whole domain). `subarray` has one
-    /// range per dimension, in the schema's order, already checked against the domain. Reads only file names
-    /// and schemas.
-    pub(crate) fn new(array: Arc<Array>, when: When, subarray: Option<Vec<DimRange>>) -> Result<Selection> {
-        Selection::with_labels(array, when, subarray, AxisLabel::all)
+    /// What a reader sees of `array` at `when`. Reads only file names and schemas.
+    pub(crate) fn new(array: Arc<Array>, when: When) -> Result<Selection> {
+        Selection::with_labels(array, when, AxisLabel::all)
     }
 
     /// [`Selection::new`] with the dimension labels that `labels` finds.
     pub(super) fn with_labels(
         array: Arc<Array>,
         when: When,
-        subarray: Option<Vec<DimRange>>,
         labels: impl FnOnce(&Array, &When, &Schema) -> Arc<[AxisLabel]>,
     ) -> Result<Selection> {
         let snapshot = array.snapshot_at(&when)?;
@@ -76,7 +73,13 @@ impl Selection {
             schema_file,
             labels,
         };
-        Ok(whole.part(subarray, None))
+        Ok(whole.within(None))
+    }
+
+    /// The cells in `subarray` (None: the whole domain) of the same array at the same time. It has one range per
+    /// dimension, in the schema's order, already checked against the domain.
+    pub(crate) fn within(&self, subarray: Option<Vec<DimRange>>) -> Selection {
+        self.part(subarray, None)
     }
 
     /// The cells in `subarray` of the same array at the same time; if `most` is given, only so many of the
@@ -128,6 +131,11 @@ impl Selection {
     /// The array.
     pub(crate) fn array(&self) -> &Arc<Array> {
         &self.array
+    }
+
+    /// The schema in force.
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     /// The fragments and files that are seen.

@@ -99,7 +99,7 @@ impl ArrayDirectory {
     fn data(&self) -> ViewSource {
         ViewSource {
             array_at: self.array_at.clone(),
-            subarray: None,
+            part: None,
             context: self.position.context.clone(),
             latest: Arc::default(),
         }
@@ -413,7 +413,8 @@ impl Names for Enumerations {
             of: path.clone(),
             name: "enumeration",
             mtime,
-            freshness: Freshness::Immutable,
+            // The schema of later may have another enumeration of this name.
+            freshness: Freshness::Listing,
             origin: Origin::Enumeration(self.0.clone(), file.clone()),
         };
         Ok(Some(document.node(

@@ -31,7 +31,7 @@ const MAX_LEVELS: usize = 32;
 /// full resolution of a raster. Reads names, and metadata of the group.
 fn pyramid(source: &ViewSource) -> Result<Option<(Arc<OpenGroup>, Vec<ViewSource>)>> {
     let path = &source.array_at.array.path;
-    let is_whole = source.subarray.is_none() && !matches!(source.array_at.when, When::Pinned(_));
+    let is_whole = source.part.is_none() && !matches!(source.array_at.when, When::Pinned(_));
     let is_first = path
         .file_name()
         .is_some_and(|name| name.as_bytes() == FULL_RESOLUTION);

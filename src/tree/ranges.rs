@@ -2,7 +2,7 @@
 
 use super::times::{self, DAY, SECOND, Span};
 use crate::calendar::date_from_days;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::ArrayType;
 use crate::format::pipeline::Pipeline;
@@ -41,9 +41,9 @@ pub fn parse(
                 let wanted = wanted.map_err(|reason| refuse(shown(), &reason))?;
                 let found = match wanted == DimRange::default() {
                     true => wanted,
-                    false => labelled(label, &wanted).map_err(|error| match error.kind() {
-                        ErrorKind::NotFound => refuse(shown(), error.message()),
-                        _ => error,
+                    false => labelled(label, &wanted).map_err(|error| match error.is_of_a_name() {
+                        true => refuse(shown(), error.message()),
+                        false => error,
                     })?,
                 };
                 let bounds = [&found.lo, &found.hi];

@@ -1,6 +1,5 @@
 //! `data/` and its `subarray/`: an array as TileDB reads it.
 
-use super::array_at::ArrayAt;
 use super::column::{find_file, listed_files};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
@@ -9,7 +8,6 @@ use super::node::{
     Directory, DirectoryKind, Entry, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat,
 };
 use super::permissions::Origin;
-use super::ranges;
 use super::raster::RasterDirectory;
 use super::view_source::{ViewSource, Viewed, of_view, place};
 use super::zarr::ZarrGroupDirectory;
@@ -21,7 +19,6 @@ use crate::format::datatype::CellValNum;
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
-use crate::query::labels::labelled;
 use crate::query::{Field, Role, View};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -42,7 +39,7 @@ impl Directory for ViewDirectory {
         Ok(match name.to_str() {
             Some("view.json") => Some(document(source)),
             Some("columns") => Some(Node::Directory(Arc::new(ColumnsDirectory(source)))),
-            Some("subarray") if source.subarray.is_none() => {
+            Some("subarray") if source.part.is_none() => {
                 Some(Node::Directory(Arc::new(SubarrayDirectory(source))))
             }
             Some(name) => find(&source, name)?,
@@ -181,17 +178,7 @@ struct SubarrayDirectory(ViewSource);
 impl Directory for SubarrayDirectory {
     /// `NotFound`, with the reason, if `name` is not a part of the domain.
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let ArrayAt { array, when } = &self.0.array_at;
-        let schema = self.0.array_at.schema()?;
-        let subarray = ranges::parse(name.as_encoded_bytes(), &schema, |label, wanted| {
-            labelled(array, when, &schema, label, wanted)
-        });
-        let part = ViewSource {
-            subarray: subarray?,
-            latest: Arc::default(),
-            ..self.0.clone()
-        };
-        Ok(Some(ViewDirectory::node(part)))
+        Ok(Some(ViewDirectory::node(self.0.part(name)?)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -212,13 +199,17 @@ struct ColumnsDirectory(ViewSource);
 impl Directory for ColumnsDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let view = self.0.view()?;
-        let index = field_names(&view)?.position(name);
-        let name = index
-            .and_then(|index| view.fields().get(index))
-            .map(|field| field.name.clone());
-        Ok(index.zip(name).map(|(index, name)| {
+        Ok(field_names(&view)?.position(name).map(|index| {
             let source = self.0.clone();
-            Node::Directory(Arc::new(ColumnDirectory(FieldSource { source, index, name })))
+            let field = &view.fields()[index];
+            let (index, name, is_attribute) = (index, field.name.clone(), field.is_attribute());
+            let field = FieldSource {
+                source,
+                index,
+                name,
+                is_attribute,
+            };
+            Node::Directory(Arc::new(ColumnDirectory(field)))
         }))
     }
 
@@ -236,19 +227,24 @@ impl Directory for ColumnsDirectory {
 #[derive(Clone)]
 struct FieldSource {
     source: ViewSource,
+    /// Where the schema had it. Another one may have another field there.
     index: usize,
-    /// The name of the field, because another schema may have another field at this index.
     name: Vec<u8>,
+    is_attribute: bool,
 }
 
 impl FieldSource {
-    /// The current view, and the field in it. `NotFound` if its schema is another one, without the field.
-    fn find(&self) -> Result<(Arc<View>, Field)> {
+    /// The current view, and the index of the field in it. `NotFound` if its schema is another one, without the
+    /// field.
+    fn find(&self) -> Result<(Arc<View>, usize)> {
         let view = self.source.view()?;
-        let field = view.fields().get(self.index);
-        let field = field.filter(|field| field.name == self.name).cloned();
+        let is_it = |field: &Field| field.name == self.name && field.is_attribute() == self.is_attribute;
+        let index = match view.fields().get(self.index) {
+            Some(field) if is_it(field) => Some(self.index),
+            _ => view.fields().iter().position(is_it),
+        };
         let changed = || place(Error::not_found("the schema has changed"), &self.source.display());
-        Ok((view, field.ok_or_else(changed)?))
+        Ok((view, index.ok_or_else(changed)?))
     }
 }
 
@@ -257,7 +253,8 @@ struct ColumnDirectory(FieldSource);
 
 impl ColumnDirectory {
     fn contents(&self) -> Result<Vec<Content>> {
-        let (_, field) = self.0.find()?;
+        let (view, index) = self.0.find()?;
+        let field = &view.fields()[index];
         let var = field.cell_val_num.is_var().then_some(Content::Offsets);
         let nullable = field.nullable.then_some(Content::Validity);
         Ok([Some(Content::Data), var, nullable]
@@ -302,13 +299,14 @@ impl Directory for ColumnDirectory {
 
     /// Datatype, shape and number of values per cell, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
-        let (view, field) = self.0.find()?;
+        let (view, index) = self.0.find()?;
+        let field = &view.fields()[index];
         let shape = || match field.role {
             Role::Attribute(_) => view.shape(),
-            Role::Dimension(_) => Ok(vec![view.open(self.0.index)?.count()]),
+            Role::Dimension(_) => Ok(vec![view.open(index)?.count()]),
         };
         let shape = self.0.source.placed(shape())?;
-        Ok(attributes(&view, &field, Content::Data, shape))
+        Ok(attributes(&view, field, Content::Data, shape))
     }
 }
 
@@ -321,8 +319,8 @@ struct ColumnFile {
 
 impl ColumnFile {
     /// The header, the cells, and their length in bytes. Together fewer than 2^63 bytes, the most of a file.
-    fn parts(&self, view: &View, field: &Field) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
-        let parts = self.try_parts(view, field).and_then(|(header, cells, len)| {
+    fn parts(&self, view: &View, index: usize) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
+        let parts = self.try_parts(view, index).and_then(|(header, cells, len)| {
             let whole = len.saturating_add(header.len() as u64);
             match i64::try_from(whole) {
                 Ok(_) => Ok((header, cells, len)),
@@ -332,13 +330,13 @@ impl ColumnFile {
         self.field.source.placed(parts)
     }
 
-    fn try_parts(&self, view: &View, field: &Field) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
-        let cells = view.open(self.field.index)?;
+    fn try_parts(&self, view: &View, index: usize) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
+        let cells = view.open(index)?;
         let len = cells.len(self.content)?;
         if !self.header {
             return Ok((Vec::new(), cells, len));
         }
-        let (descr, shape) = self.data_type(view, field, &*cells, len)?;
+        let (descr, shape) = self.data_type(view, &view.fields()[index], &*cells, len)?;
         let header = npy::header(&descr, &shape);
         Ok((header, cells, len))
     }
@@ -375,8 +373,8 @@ impl ColumnFile {
 
 impl File for ColumnFile {
     fn stat(&self) -> Result<Stat> {
-        let (view, field) = self.field.find()?;
-        let (header, _, len) = self.parts(&view, &field)?;
+        let (view, index) = self.field.find()?;
+        let (header, _, len) = self.parts(&view, index)?;
         Ok(Stat {
             len: len + header.len() as u64,
             version: view.state(),
@@ -384,8 +382,9 @@ impl File for ColumnFile {
     }
 
     fn known_len(&self) -> Result<Option<u64>> {
-        let (view, field) = self.field.find()?;
-        match field.cell_val_num.is_var() && self.content == Content::Data || view.known_count()?.is_none() {
+        let (view, index) = self.field.find()?;
+        let is_var = view.fields()[index].cell_val_num.is_var();
+        match is_var && self.content == Content::Data || view.known_count()?.is_none() {
             true => Ok(None),
             false => self.len().map(Some),
         }
@@ -395,16 +394,17 @@ impl File for ColumnFile {
 
     /// Datatype, shape and number of values per cell of the content, and the fragments of the view.
     fn attributes(&self) -> Result<ExtendedAttributes> {
-        let (view, field) = self.field.find()?;
-        let (_, cells, len) = self.parts(&view, &field)?;
-        let shape = self.data_type(&view, &field, &*cells, len);
+        let (view, index) = self.field.find()?;
+        let (_, cells, len) = self.parts(&view, index)?;
+        let field = &view.fields()[index];
+        let shape = self.data_type(&view, field, &*cells, len);
         let (_, shape) = self.field.source.placed(shape)?;
-        Ok(attributes(&view, &field, self.content, shape))
+        Ok(attributes(&view, field, self.content, shape))
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        let (view, field) = self.field.find()?;
-        let (header, cells, _) = self.parts(&view, &field)?;
+        let (view, index) = self.field.find()?;
+        let (header, cells, _) = self.parts(&view, index)?;
         let values = CellBytes::new(cells, self.content)?;
         let layout = FileLayout::new(view.state(), vec![Box::new(header), Box::new(values)])?;
         Ok(Arc::new(layout.of(self.field.source.display())))

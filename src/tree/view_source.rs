@@ -2,6 +2,7 @@
 
 use super::array_at::ArrayAt;
 use super::context::{Context, shared};
+use super::ranges;
 use crate::describe::fragments::FragmentSummary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
@@ -9,9 +10,11 @@ use crate::fragment::Fragment;
 use crate::fragment::column::Column;
 use crate::fragment::field::Role;
 use crate::fragment::prefetch::TailPrefetch;
+use crate::query::labels::labelled;
 use crate::query::selection::Selection;
 use crate::query::{DimRange, View};
 use crate::runtime::{lock, parallel};
+use std::ffi::OsStr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +24,7 @@ pub struct ViewSource {
     /// The array and the range of time.
     pub array_at: ArrayAt,
     /// The part of the domain; None for the whole domain.
-    pub subarray: Option<Vec<DimRange>>,
+    pub part: Option<Arc<Part>>,
     /// What all nodes share.
     pub context: Arc<Context>,
     /// The last view, kept in use by the nodes that show it.
@@ -31,14 +34,7 @@ pub struct ViewSource {
 impl ViewSource {
     /// The current view. Its cells cannot be read if a committed fragment is missing.
     pub fn view(&self) -> Result<Arc<View>> {
-        let select = || {
-            Selection::new(
-                self.array_at.array.clone(),
-                self.array_at.when.clone(),
-                self.subarray.clone(),
-            )
-        };
-        let found = select();
+        let found = self.select();
         let gone = |error: &Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Missing);
         let error = found
             .as_ref()
@@ -48,7 +44,7 @@ impl ViewSource {
             Some(error) => {
                 // The listing may be out of date, and name files that are gone.
                 self.array_at.array.look_again();
-                if gone(&error) { select() } else { found }
+                if gone(&error) { self.select() } else { found }
             }
         };
         let selection = self.placed(found)?;
@@ -60,6 +56,26 @@ impl ViewSource {
         drop(latest);
         drop(before);
         Ok(view)
+    }
+
+    /// What is shown now.
+    fn select(&self) -> Result<Selection> {
+        let whole = Selection::new(self.array_at.array.clone(), self.array_at.when.clone())?;
+        match &self.part {
+            None => Ok(whole),
+            Some(part) => part.of(whole),
+        }
+    }
+
+    /// The part called `name`. `NotFound`, with the reason, if there is none now.
+    pub fn part(&self, name: &OsStr) -> Result<ViewSource> {
+        let part = ViewSource {
+            part: Some(Arc::new(Part::new(name))),
+            latest: Arc::default(),
+            ..self.clone()
+        };
+        part.select()?;
+        Ok(part)
     }
 
     /// Adds the array to an error without a file.
@@ -78,7 +94,7 @@ impl ViewSource {
         Viewed {
             at: self.array_at.is_in_at(),
             data: true,
-            part: self.subarray.is_some(),
+            part: self.part.is_some(),
             has_times: self.array_at.array.engine.at().is_none(),
             source: self.clone(),
         }
@@ -90,6 +106,38 @@ impl ViewSource {
         self.array_at
             .snapshot()
             .map_or(0, |snapshot| snapshot.mtime().max(snapshot.listing.changed))
+    }
+}
+
+/// A directory in `subarray/`. Its name may stand for other coordinates when labels or the domain change.
+pub struct Part {
+    name: Vec<u8>,
+    /// The ranges of the name, of the last state that was asked for.
+    known: Mutex<Option<(u64, Option<Vec<DimRange>>)>>,
+}
+
+impl Part {
+    fn new(name: &OsStr) -> Part {
+        Part {
+            name: name.as_encoded_bytes().to_vec(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The part of `whole` that the name stands for in that state. `NotFound`, with the reason, if there is none.
+    fn of(&self, whole: Selection) -> Result<Selection> {
+        let state = whole.state();
+        let known = lock(&self.known).clone();
+        let ranges = match known.filter(|(known, _)| *known == state) {
+            Some((_, ranges)) => ranges,
+            None => {
+                let labelled = |label: &_, wanted: &_| labelled(&whole, label, wanted);
+                let ranges = ranges::parse(&self.name, whole.schema(), labelled)?;
+                *lock(&self.known) = Some((state, ranges.clone()));
+                ranges
+            }
+        };
+        Ok(whole.within(ranges))
     }
 }
 
