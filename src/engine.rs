@@ -277,6 +277,15 @@ impl Engine {
         true
     }
 
+    /// An error of reading the file at `path`, which a listing named: `Missing` if it is not there, and a new
+    /// listing names it still.
+    pub fn of_listed(&self, path: &Path, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::NotFound if self.storage.metadata(path).is_ok() => error.missing_if_not_found(),
+            _ => error,
+        }
+    }
+
     /// Drops listings of `directories` that were begun before `time`, in milliseconds since the Unix epoch, if
     /// the storage caches listings; all, if `time` is to come.
     pub fn forget_listings_before(&self, directories: &[PathBuf], time: u64) {

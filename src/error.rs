@@ -171,6 +171,12 @@ impl Error {
         matches!(self.0.kind, ErrorKind::Io(_) | ErrorKind::Abandoned)
     }
 
+    /// Whether it tells why there is nothing of a name. Where it names a file, that file is missing, and who
+    /// takes what does not exist for zeros must not be told that the name does not exist.
+    pub(crate) fn is_of_a_name(&self) -> bool {
+        self.kind() == ErrorKind::NotFound && self.file().is_none()
+    }
+
     /// The cause alone, without its place.
     pub fn message(&self) -> &str {
         &self.0.message

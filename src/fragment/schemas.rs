@@ -88,7 +88,8 @@ impl Schemas {
             let (_, body) = read_generic_tile_within(&*blob, 0, self.key.as_ref(), MAX_SCHEMA)?;
             Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))
         };
-        let schema = Arc::new(parse().map_err(|e| predecessor(&*blob, name).unwrap_or(e))?);
+        let schema = parse().map_err(|e| predecessor(&*blob, name).unwrap_or(e));
+        let schema = Arc::new(schema.map_err(|e| self.engine.of_listed(&path, e))?);
         let known = ParsedSchema {
             schema: schema.clone(),
             state,

@@ -154,6 +154,14 @@ impl FileSystem {
         }
     }
 
+    /// Whether nothing has the path of `inode` any more.
+    fn is_gone(&self, inode: &Arc<Inode>) -> bool {
+        match self.inodes.node(inode, |_| true) {
+            Ok(node) => node.is_none(),
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        }
+    }
+
     /// Whether a node that was kept must not be used any more. Links do not know what they belong to.
     fn is_stale(&self, node: &Node) -> bool {
         self.access == Access::All && (node.node_type() == NodeType::Link || node.is_stale())
@@ -343,6 +351,10 @@ impl FileSystem {
             }
             let found = match directory.lookup(name) {
                 Ok(Some(Node::Link(_))) if !self.all_may_list(above) => Ok(None),
+                // A file that was listed may be gone since.
+                Err(error) if error.kind() == ErrorKind::NotFound && !error.is_of_a_name() => {
+                    directory.lookup(name)
+                }
                 found => found,
             };
             // Names lead to other files when the source's permissions or links change.
@@ -360,12 +372,14 @@ impl FileSystem {
                 })
             }
             Ok(None) => Ok(Found::Absent { entry_ttl }),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(error) if error.is_of_a_name() => {
                 log::debug!("{} does not exist: {error}", parent.path_of(name));
                 Ok(Found::Absent {
                     entry_ttl: Duration::ZERO,
                 })
             }
+            // So that the kernel looks it up again.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.is_gone(&parent) => Err(Errno::ESTALE),
             Err(error) => Err(self.reporter.inside(&parent.path_of(name), &error)),
         }
     }

@@ -243,11 +243,12 @@ impl Site {
         match found {
             Ok(Some(node)) => Ok(node),
             Ok(None) => Err(Refusal::not_found()),
-            Err(error) if is_missing(&error) => Err(match error.file() {
-                // The reason why a name means nothing, as that of a time or a part.
-                None => Refusal::new(StatusCode::NOT_FOUND, format!("not found: {}", error.message())),
-                Some(_) => Refusal::not_found(),
-            }),
+            // The reason why a name means nothing, as that of a time or a part.
+            Err(error) if error.is_of_a_name() => {
+                let reason = format!("not found: {}", error.message());
+                Err(Refusal::new(StatusCode::NOT_FOUND, reason))
+            }
+            Err(error) if is_absent_state(&error) => Err(Refusal::not_found()),
             Err(error) => Err(self.failed(path, &error)),
         }
     }
@@ -454,14 +455,9 @@ fn stored_names(path: &UrlPath) -> Option<&[OsString]> {
     }
 }
 
-/// Whether the error of a lookup means that there is nothing of that name.
-fn is_missing(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::NotFound => true,
-        // A state that is not there any more, and a name that is too long.
-        ErrorKind::Io(errno) => matches!(errno, libc::ESTALE | libc::ENAMETOOLONG),
-        _ => false,
-    }
+/// Whether the error of a lookup means that a state is not there any more, or that a name is too long.
+fn is_absent_state(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io(libc::ESTALE | libc::ENAMETOOLONG))
 }
 
 /// Whether an errno means that the other side of a network does not answer.

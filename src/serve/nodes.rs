@@ -1,6 +1,6 @@
 //! Files and directories by their paths, as they were found a moment ago.
 
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::runtime::lock;
 use crate::tree::{Node, follow};
 use lru::LruCache;
@@ -18,6 +18,7 @@ const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// The nodes of a tree.
 pub struct Nodes {
     root: Node,
+    /// Each node with the time when the first of its names was looked up.
     known: Mutex<LruCache<Vec<OsString>, (Node, Instant)>>,
 }
 
@@ -32,7 +33,18 @@ impl Nodes {
 
     /// The node that these names lead to, following links; None if there is none.
     pub fn find(&self, names: &[OsString]) -> Result<Option<Node>> {
-        let (mut depth, mut node) = self.nearest(names);
+        match self.walk(names, self.nearest(names)) {
+            // A file that was listed may be gone since, and a directory on the way with it.
+            Err(error) if error.kind() == ErrorKind::NotFound && !error.is_of_a_name() => {
+                self.walk(names, self.top())
+            }
+            found => found,
+        }
+    }
+
+    /// As [`Nodes::find`], from a node that is known.
+    fn walk(&self, names: &[OsString], known: (usize, Node, Instant)) -> Result<Option<Node>> {
+        let (mut depth, mut node, since) = known;
         while let Some(name) = names.get(depth) {
             let Node::Directory(directory) = &node else {
                 return Ok(None);
@@ -45,23 +57,28 @@ impl Nodes {
             };
             depth += 1;
             node = found;
-            let before = lock(&self.known).push(names[..depth].to_vec(), (node.clone(), Instant::now()));
+            let before = lock(&self.known).push(names[..depth].to_vec(), (node.clone(), since));
             // Behind the lock, because that may free much.
             drop(before);
         }
         Ok(Some(node))
     }
 
-    /// The node that is known of the most of these names, and of how many.
-    fn nearest(&self, names: &[OsString]) -> (usize, Node) {
+    /// The node that is known of the most of these names, of how many, and since when.
+    fn nearest(&self, names: &[OsString]) -> (usize, Node, Instant) {
         let mut known = lock(&self.known);
         for depth in (1..=names.len()).rev() {
             if let Some((node, since)) = known.get(&names[..depth])
                 && since.elapsed() < FRESH
             {
-                return (depth, node.clone());
+                return (depth, node.clone(), *since);
             }
         }
-        (0, self.root.clone())
+        self.top()
+    }
+
+    /// The root, as of now.
+    fn top(&self) -> (usize, Node, Instant) {
+        (0, self.root.clone(), Instant::now())
     }
 }

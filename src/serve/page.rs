@@ -9,7 +9,7 @@
 use super::Pieces;
 use super::entry::{Asked, Entry, child};
 use super::path::{self, UrlPath};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::export::picture::Picture;
 use crate::export::{encoded_names, preview};
 use crate::printable;
@@ -119,7 +119,7 @@ fn png(asked: &Asked, viewed: Option<Viewed>, name: &str) -> Result<Page> {
     };
     match Picture::of(&view, field).and_then(|picture| picture.png(&view, band)) {
         Ok(png) => Ok(Page::Png(png)),
-        Err(error) if error.kind() == ErrorKind::NotFound => absent(error.message()),
+        Err(error) if error.is_of_a_name() => absent(error.message()),
         Err(error) => Err(error),
     }
 }
@@ -668,9 +668,7 @@ impl Search {
                     names.push(name);
                     pictures.push(picture);
                 }
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    reason = Some(error.message().to_owned())
-                }
+                Err(error) if error.is_of_a_name() => reason = Some(error.message().to_owned()),
                 Err(error) => return Err(error),
             }
         }

@@ -20,6 +20,8 @@ import tempfile
 import threading
 import time
 import traceback
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import numpy as np
@@ -422,6 +424,95 @@ def a_vacuum_under_a_view(place):
             expect(time.monotonic() < end, f"not seen: {errors(point)}")
             time.sleep(0.2)
         expect(os.listdir(point / "fragments") == sorted(left), "another is listed")
+
+
+# Files that need the schema, the metadata, or both.
+NEEDING = ["schema.json", "metadata.json", "data/array.nc", "data/array.zarr/zarr.json", "data/array.zarr/a/zarr.json", "data/array.zarr/a/c/0",
+           "data/columns/a/data.npy"]
+
+
+def write_metadata(place, count):
+    """Files of metadata."""
+    for number in range(count):
+        with tiledb.open(place.url, "w", ctx=tiledb.Ctx(place.moto.tiledb())) as array:
+            array.meta["k"] = number
+
+
+def read_all(point, paths):
+    """The content of each file, or the errno of reading it."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = (point / path).read_bytes()
+        except OSError as error:
+            found[path] = error.errno
+    return found
+
+
+@contextlib.contextmanager
+def served(place, proxy):
+    """A server of it through a proxy. Yields a function that gives the status and the content of a path."""
+    command = [binary(), "serve", place.url, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=place.moto.env(proxy.host)) as server:
+        url = server.stdout.readline().strip()
+
+        def get(path):
+            try:
+                with urllib.request.urlopen(url + path) as answer:
+                    return answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                return error.code, None
+
+        try:
+            yield get
+        finally:
+            server.terminate()
+
+
+@scenario
+def listed_files_that_are_missing(place):
+    """A file that is listed and whose GET says 404: what needs it is never said not to exist, which readers of Zarr take for fill values."""
+    write_metadata(place, 2)
+    with place.mounted() as (point, _):
+        want = read_all(point, NEEDING)
+        expect(all(isinstance(one, bytes) for one in want.values()), f"{want}")
+    for part in "__schema/", "__meta/":
+        with place.mounted(faults=[(404, {"kind": "get", "path": part, "times": 10**6})]) as (point, proxy):
+            found = read_all(point, NEEDING)
+            wrong = {path: one for path, one in found.items() if one not in (want[path], errno.EIO)}
+            expect(not wrong, f"{part}: {wrong}")
+            expect(errno.EIO in found.values() and errors(point), f"{part}: nothing has failed")
+            proxy.clear()
+            end = time.monotonic() + 5
+            while read_all(point, NEEDING) != want:
+                expect(time.monotonic() < end, f"{part}: it does not recover")
+                time.sleep(0.2)
+        with Proxy(place.moto.host) as proxy:
+            proxy.fault(404, kind="get", path=part, times=10**6)
+            with served(place, proxy) as get:
+                got = {path: get(path) for path in NEEDING}
+                wrong = {path: one for path, one in got.items() if one not in ((200, want[path]), (500, None))}
+                expect(not wrong and (500, None) in got.values(), f"{part} over HTTP: {wrong or got}")
+
+
+@scenario
+def a_vacuum_of_metadata(place):
+    """Metadata are consolidated and vacuumed while listings are cached: nothing that needs them is said not to exist."""
+    write_metadata(place, 3)
+    with place.mounted() as (point, _):
+        os.listdir(point)
+        (point / "data/columns/a/data.npy").read_bytes()
+        config = tiledb.Config({**place.moto.tiledb(), "sm.consolidation.mode": "array_meta", "sm.vacuum.mode": "array_meta"})
+        ctx = tiledb.Ctx(config)
+        tiledb.consolidate(place.url, config=config, ctx=ctx)
+        tiledb.vacuum(place.url, config=config, ctx=ctx)
+        paths = ["data/array.zarr/a/c/0", "data/array.zarr/a/zarr.json", "metadata.json", "data/array.zarr/zarr.json", "data/array.nc"]
+        first = read_all(point, paths)
+        expect(errno.ENOENT not in first.values(), f"{first}")
+        end = time.monotonic() + 5
+        while any(isinstance(one, int) for one in read_all(point, paths).values()):
+            expect(time.monotonic() < end, f"it does not recover: {errors(point)}")
+            time.sleep(0.2)
 
 
 @scenario
