@@ -26,6 +26,7 @@ mod tests;
 pub(super) mod wkt;
 
 use super::grid::{Attributes, Value};
+use super::raster::Placed;
 use crate::bytes::Keep;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -128,7 +129,15 @@ impl Metadata {
     pub fn of(view: &View) -> Result<Arc<Metadata>> {
         let array = view.array();
         let object = array.engine.number(&("metadata", &array.path, view.state()));
-        let make = || Ok(Metadata::sort(view.fields(), pairs(view)?));
+        let make = || {
+            let mut metadata = Metadata::sort(view.fields(), pairs(view)?);
+            let placed = Placed::of(&metadata, view)?;
+            if placed.is_some_and(|placed| placed.bands_differ_in_nodata(view)) {
+                let reason = "bands differ in no-data values; an image has that of the first which has one";
+                metadata.left_out.push((gdal::KEY.to_vec(), reason));
+            }
+            Ok(metadata)
+        };
         let cache = &array.engine.cache;
         cache.derive(CacheKey::of(object), 4096, Keep::Staying, make)
     }
@@ -316,11 +325,10 @@ fn replayed<'p>(
 ) -> Result<BTreeMap<Vec<u8>, ValueOrReason>> {
     let mut pairs = Pairs::default();
     for file in files {
-        let path = engine.storage.display(file);
-        let body = GenericFile::open(engine, file, key, true)?;
-        pairs
-            .replay(&body, &most)
-            .map_err(|e| e.at(0).in_part("metadata").in_file(path))?;
+        let place = |e: Error| e.at(0).in_part("metadata").in_file(engine.storage.display(file));
+        let body = GenericFile::open(engine, file, key, true);
+        let replayed = body.and_then(|body| pairs.replay(&body, &most).map_err(place));
+        replayed.map_err(|e| engine.of_listed(file, e))?;
     }
     Ok(pairs.pairs)
 }

@@ -8,6 +8,7 @@ use super::metadata::Metadata;
 use super::metadata::gdal::{self, Axes, Band, MAX_BANDS, Raster, Tag};
 use crate::error::Result;
 use crate::format::range::Rect;
+use crate::format::scalar::Scalar;
 use crate::query::{DimRange, View};
 use std::sync::Arc;
 
@@ -77,6 +78,8 @@ pub(super) struct Placed<'m> {
     /// [`Raster::transform`] of the part's first pixel.
     pub transform: Option<[f64; 6]>,
     region: Rect,
+    /// Whether the part has all rows and columns.
+    is_whole: bool,
 }
 
 impl<'m> Placed<'m> {
@@ -93,10 +96,17 @@ impl<'m> Placed<'m> {
         let transform = raster
             .transform
             .map(|[x0, xx, xy, y0, yx, yy]| [x0 + x * xx + y * xy, xx, xy, y0 + x * yx + y * yy, yx, yy]);
+        let has_all = |axis: usize, size: Option<u64>| {
+            let domain = view.schema().dimensions[axis].domain.as_ref();
+            let last = size.map(|size| size - 1).or_else(|| Some(number(&domain?.hi)));
+            (number(&region[axis].lo), Some(number(&region[axis].hi))) == (0, last)
+        };
+        let (width, height) = raster.size.unzip();
         Ok(Some(Placed {
             raster,
             axes,
             transform,
+            is_whole: has_all(axes.x, width) && has_all(axes.y, height),
             region,
         }))
     }
@@ -104,6 +114,11 @@ impl<'m> Placed<'m> {
     /// The number of the first cell along an axis of the raster.
     pub(super) fn first(&self, axis: usize) -> u64 {
         number(&self.region[axis].lo)
+    }
+
+    /// Whether a tag is also one of the part: statistics are those of all pixels.
+    pub(super) fn has(&self, (domain, key, _): &Tag) -> bool {
+        self.is_whole || !(domain.is_empty() && key.starts_with("STATISTICS_"))
     }
 
     /// The raster's tags. Those that name a pixel count from the part's first one; where such a tag is no number,
@@ -121,7 +136,8 @@ impl<'m> Placed<'m> {
             };
             Some((domain.clone(), key.clone(), text))
         };
-        self.raster.tags.iter().filter_map(counted).collect()
+        let tags = self.raster.tags.iter().filter(|tag| self.has(tag));
+        tags.filter_map(counted).collect()
     }
 
     /// The bands that field `field` of the view has, an attribute, in order; None for each that nothing is told
@@ -136,5 +152,16 @@ impl<'m> Placed<'m> {
             return Vec::new();
         }
         numbers.map(|number| self.raster.bands.get(&number)).collect()
+    }
+
+    /// Whether the bands of the view differ in the value of pixels without data. One that nothing is told of has
+    /// none.
+    pub(super) fn bands_differ_in_nodata(&self, view: &View) -> bool {
+        let numbered = view.fields().iter().enumerate();
+        let attributes = numbered.filter(|(_, field)| field.is_attribute());
+        let bands = attributes.flat_map(|(number, _)| self.bands(view, number));
+        let key = |value: Scalar| (value.integer(), value.float().to_bits());
+        let nodata: Vec<_> = bands.map(|band| band?.nodata.map(key)).collect();
+        nodata.windows(2).any(|two| two[0] != two[1])
     }
 }

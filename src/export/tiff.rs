@@ -181,7 +181,12 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
     image.nodata = match placed.filter(|placed| placed.axes.are_of_image()) {
         None => nodata(&view, attribute)?,
         Some(placed) => {
+            // A cell may hold several values of its band.
+            let CellValNum::Fixed(values) = attribute.cell_val_num else {
+                return Err(Error::internal("an image of cells of any length"));
+            };
             let bands = fields.flat_map(|field| placed.bands(&view, field));
+            let bands = bands.flat_map(|band| std::iter::repeat_n(band, values as usize));
             let bands: Vec<Option<&Band>> = bands.collect();
             image.geo = Geo::new(&placed, &bands, &image);
             // A file has one value. Blocks are written whole, so without one no pixel lacks data.

@@ -19,6 +19,7 @@ import tempfile
 import warnings
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import netCDF4
 import numpy as np
@@ -406,9 +407,9 @@ def write_counted(uri):
     write_array(uri, "plain", f"{os.path.dirname(os.path.dirname(uri))}/plain.tif", f"<PAMDataset>{tags}</PAMDataset>".encode())
 
 
-def write_unlike(uri):
-    """A raster of which one band lacks a no-data value."""
-    bands = "<PAMRasterBand band='1'><NoDataValue>7</NoDataValue></PAMRasterBand><PAMRasterBand band='2'/>"
+def write_unlike(uri, others):
+    """A raster of which one band has a no-data value, and what `others` tells of the others."""
+    bands = f"<PAMRasterBand band='1'><NoDataValue>7</NoDataValue></PAMRasterBand>{others}"
     write_array(uri, "band", f"{os.path.dirname(os.path.dirname(uri))}/band.tif", f"<PAMDataset>{bands}</PAMDataset>".encode())
 
 
@@ -418,8 +419,10 @@ def compare_unlike(checks, data):
         checks.equal("bands with unlike no-data values: the image", file.nodatavals, (7, 7, 7))
     with xarray.open_zarr(data / "array.zarr", mask_and_scale=False) as dataset:
         checks.equal("bands with unlike no-data values: the grid", "_FillValue" in dataset["TDB_VALUES"].attrs, False)
-    reasons = [entry["reason"] for entry in json.loads((data / "view.json").read_text())["left_out"]]
-    checks.equal("bands with unlike no-data values: the reason", reasons, ["bands differ in no-data values; an image has that of the first which has one"])
+    reason = "bands differ in no-data values; an image has that of the first which has one"
+    for part, want in ("", [reason]), ("subarray/1..2,..,..", [reason]), ("subarray/1,..,..", []), ("subarray/2..3,..,..", []):
+        left_out = json.loads((data / part / "view.json").read_text())["left_out"] or []
+        checks.equal(f"bands with unlike no-data values: the reason {part}", [entry["reason"] for entry in left_out], want)
 
 
 TURNED = {"columns_first": ("X", "Y"), "bands_between": ("Y", "BANDS", "X")}
@@ -621,6 +624,44 @@ def compare_mutated(checks, point, documents):
     checks.equal("mutated documents of which some are well-formed, and some not", (told > 20, told < len(documents) - 20), (True, True))
 
 
+ROTATED = "+proj=ob_tran +o_proj=longlat +o_lon_p=0 +o_lat_p=39.25 +lon_0=18 +datum=WGS84"
+
+
+def write_bare(uri, cells, pam, names=("TDB_VALUES",), of=None):
+    """A raster of these cells, an array for each attribute, and a PAM document."""
+    dims = [tiledb.Dim(name, domain=(0, length - 1), tile=length, dtype=np.uint64) for name, length in zip(("Y", "X"), cells[0].shape)]
+    tiledb.Array.create(uri, tiledb.ArraySchema(tiledb.Domain(*dims), [tiledb.Attr(name, dtype=of or cells[0].dtype) for name in names]))
+    with tiledb.open(uri, "w") as array:
+        array[:] = dict(zip(names, cells))
+    Lib().put_metadata(uri, [("_gdal", "UINT8", f"<PAMDataset>{pam}</PAMDataset>".encode())])
+
+
+def write_bares(folder):
+    """Statistics of all pixels; a rotated pole; complex numbers in an attribute each."""
+    cells = np.arange(40 * 50).reshape(40, 50).astype("f4")
+    items = {"MINIMUM": cells.min(), "MAXIMUM": cells.max(), "MEAN": cells.mean(), "STDDEV": cells.std()}
+    items = "".join(f"<MDI key='STATISTICS_{key}'>{value}</MDI>" for key, value in items.items()) + "<MDI key='other'>x</MDI>"
+    write_bare(f"{folder}/statistics", [cells], f"<PAMRasterBand band='1'><Metadata>{items}</Metadata></PAMRasterBand>")
+    wkt = escape(rasterio.crs.CRS.from_string(ROTATED).to_wkt(version="WKT2_2019"))
+    write_bare(f"{folder}/rotated_pole", [cells], f"<SRS>{wkt}</SRS><GeoTransform>-10,1,0,5,0,-1</GeoTransform>")
+    bands = "".join(f"<PAMRasterBand band='{band}'><Description>band {band}</Description><Scale>{band + 1}</Scale></PAMRasterBand>" for band in (1, 2))
+    write_bare(f"{folder}/complex", [cells + 1j, 2 * cells - 1j], bands, ("TDB_VALUES_1", "TDB_VALUES_2"), np.complex64)
+
+
+def compare_bares(checks, point):
+    """What a part lacks, what coordinates on another globe are called, and to which samples a band's tags belong."""
+    whole = {"STATISTICS_MINIMUM", "STATISTICS_MAXIMUM", "STATISTICS_MEAN", "STATISTICS_STDDEV", "other"}
+    for part, want in ("", whole), ("subarray/..,..", whole), ("subarray/0..39,0..49", whole), ("subarray/..,0..9", {"other"}), ("subarray/1..,..", {"other"}):
+        with rasterio.open(point / "statistics/data" / part / "raster/TDB_VALUES.tif") as file:
+            checks.equal(f"statistics of {part or 'the whole'}: tags", set(file.tags(1)) - {"STATISTICS_VALID_PERCENT"}, want)
+    for dataset in xarray.open_dataset(point / "rotated_pole/data/array.nc"), xarray.open_zarr(point / "rotated_pole/data/array.zarr"):
+        told = {name: (dataset[name].attrs["standard_name"], dataset[name].attrs["units"]) for name in ("X", "Y")}
+        checks.equal("a rotated pole: coordinates", told, {"X": ("grid_longitude", "degrees"), "Y": ("grid_latitude", "degrees")})
+    for band in (1, 2):
+        with rasterio.open(point / f"complex/data/raster/TDB_VALUES_{band}.tif") as file:
+            checks.equal(f"complex numbers: scales of {band}", (file.scales, file.descriptions), ((band + 1,) * 2, (f"band {band}",) * 2))
+
+
 def main():
     """Writes the rasters and compares."""
     checks = Checks()
@@ -635,9 +676,11 @@ def main():
         write_odd(folder)
         write_together(folder)
         write_counted(f"{folder}/arrays/counted")
-        write_unlike(f"{folder}/arrays/unlike")
+        write_unlike(f"{folder}/arrays/unlike", "<PAMRasterBand band='2'/>")
+        write_unlike(f"{folder}/arrays/untold", "")
         for name, axes in TURNED.items():
             write_turned(f"{folder}/arrays/{name}", axes)
+        write_bares(f"{folder}/arrays")
         write_unlike_types(f"{folder}/arrays/unlike_types")
         write_multidimensional(f"{folder}/arrays/multidimensional")
         for name, document in MALFORMED.items():
@@ -661,7 +704,9 @@ def main():
             run_lines(checks, "rasters", f"{folder}/documented", {"array": point / "band"})
             compare_counted(checks, point / "counted/data")
             compare_unlike(checks, point / "unlike/data")
+            compare_unlike(checks, point / "untold/data")
             compare_turned(checks, point)
+            compare_bares(checks, point)
             multidimensional(checks, point / "multidimensional/data")
             checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:

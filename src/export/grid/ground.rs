@@ -70,15 +70,14 @@ impl Ground {
         let of = |letter: &str, length: &str, angle: &str, direction: &str| {
             let mut out = vec![text("axis", letter)];
             if let Some(system) = system {
-                out.push(text(
-                    "standard_name",
-                    if system.is_projected { length } else { angle },
-                ));
-                let unit = unit(system).map(|unit| match system.is_projected {
-                    true => unit.to_owned(),
-                    false => format!("{unit}_{direction}"),
-                });
-                out.extend(unit.map(|unit| text("units", &unit)));
+                let (name, direction) = match (system.is_projected, system.is_derived) {
+                    (true, _) => (length.to_owned(), String::new()),
+                    (false, false) => (angle.to_owned(), format!("_{direction}")),
+                    // As those of a rotated pole.
+                    (false, true) => (format!("grid_{angle}"), String::new()),
+                };
+                out.push(text("standard_name", &name));
+                out.extend(unit(system).map(|unit| text("units", &format!("{unit}{direction}"))));
             }
             out
         };

@@ -169,7 +169,6 @@ impl Raster {
             let reason = "images have it only if X comes right behind Y";
             left_out.push((KEY.to_vec(), reason));
         }
-        let mut nodata = Vec::new();
         for (index, field) in fields.iter().enumerate() {
             if !matches!(field.role, Role::Attribute(_)) {
                 continue;
@@ -179,20 +178,12 @@ impl Raster {
                 continue;
             };
             for (_, band) in self.bands.range(numbers) {
-                nodata.push(
-                    band.nodata
-                        .map(|value| (value.integer(), value.float().to_bits())),
-                );
                 for (name, value) in band.attributes() {
                     let reason = value.and_then(|value| rules::check(field, name, value).err());
                     let entry = reason.map(|reason| (KEY.to_vec(), reason));
                     left_out.extend(entry.filter(|entry| !left_out.contains(entry)));
                 }
             }
-        }
-        if nodata.windows(2).any(|two| two[0] != two[1]) {
-            let reason = "bands differ in no-data values; an image has that of the first which has one";
-            left_out.push((KEY.to_vec(), reason));
         }
     }
 

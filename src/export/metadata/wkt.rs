@@ -8,6 +8,8 @@
 pub struct System {
     /// Whether its coordinates are lengths; otherwise they are angles.
     pub is_projected: bool,
+    /// Whether its longitudes and latitudes are those of another globe, turned or moved.
+    pub is_derived: bool,
     /// Its code in the registry of EPSG.
     pub code: Option<u16>,
     /// The unit of its coordinates, in metres or radians.
@@ -35,6 +37,7 @@ impl System {
         });
         Some(System {
             is_projected,
+            is_derived: inner(&["DERIVINGCONVERSION"]).is_some(),
             code: code(&inside),
             unit: unit.and_then(|(_, parts)| parts.get(1)?.trim().parse().ok()),
         })
@@ -108,6 +111,7 @@ mod tests {
         let of = |is_projected, code, unit| {
             Some(System {
                 is_projected,
+                is_derived: false,
                 code,
                 unit,
             })
@@ -126,6 +130,9 @@ mod tests {
         ] {
             assert_eq!(System::root(&without), of(true, None, None), "{without}");
         }
+        let rotated =
+            r#"GEOGCRS["a",BASEGEOGCRS["b"],DERIVINGCONVERSION["c",METHOD["d"]],CS[ellipsoidal,2]]"#;
+        assert!(System::root(rotated).unwrap().is_derived);
         let compound = format!(r#"COMPD_CS["a",{projected},VERT_CS["b"],AUTHORITY["EPSG","7405"]]"#);
         assert_eq!(System::root(&compound), None);
         assert_eq!(System::horizontal(&compound), System::root(&projected));

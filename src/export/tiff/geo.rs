@@ -37,7 +37,7 @@ impl Geo {
     pub(super) fn new(placed: &Placed<'_>, bands: &[Option<&Band>], image: &Image) -> Geo {
         let raster = placed.raster;
         let mut geo = Geo {
-            metadata: metadata(&placed.tags(), raster.crs.is_some(), bands),
+            metadata: metadata(&placed.tags(), raster.crs.is_some(), bands, |tag| placed.has(tag)),
             ..Geo::default()
         };
         let is_point =
@@ -120,9 +120,9 @@ fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
     (keys.flatten().collect(), text)
 }
 
-/// GDAL's metadata: tags of the raster, then those of each sample; empty if there are none. Of the tags that
-/// keys repeat, none.
-fn metadata(tags: &[Tag], has_keys: bool, bands: &[Option<&Band>]) -> String {
+/// GDAL's metadata: tags of the raster, then those of each sample that the image `has`; empty if there are none.
+/// Of the tags that keys repeat, none.
+fn metadata(tags: &[Tag], has_keys: bool, bands: &[Option<&Band>], has: impl Fn(&Tag) -> bool) -> String {
     let mut items = String::new();
     let mut item = |name: &str, rest: &str, text: &str| {
         items += &format!(
@@ -144,7 +144,7 @@ fn metadata(tags: &[Tag], has_keys: bool, bands: &[Option<&Band>]) -> String {
     for (sample, band) in bands.iter().enumerate() {
         let Some(band) = band else { continue };
         let of = |role: &str| format!(" sample=\"{sample}\" role=\"{role}\"");
-        for (domain, key, text) in &band.tags {
+        for (domain, key, text) in band.tags.iter().filter(|tag| has(tag)) {
             item(key, &format!(" sample=\"{sample}\"{}", domain_of(domain)), text);
         }
         if let Some(text) = &band.description {
@@ -232,8 +232,8 @@ mod tests {
                       <Item name=\"k\" domain=\"RPC\"></Item>\n  \
                       <Item name=\"SCALE\" sample=\"1\" role=\"scale\">0.5</Item>\n  \
                       <Item name=\"UNITTYPE\" sample=\"1\" role=\"unittype\">m</Item>\n</GDALMetadata>\n";
-        assert_eq!(metadata(&tags, true, &[None, Some(&band)]), wanted);
-        assert_eq!(metadata(&tags[1..2], true, &[]), "");
+        assert_eq!(metadata(&tags, true, &[None, Some(&band)], |_| true), wanted);
+        assert_eq!(metadata(&tags[1..2], true, &[], |_| true), "");
     }
 
     #[test]
