@@ -26,8 +26,8 @@ from mount import ROOT, errors, mounted, stats
 from plain_tools import Checks
 
 NUMBERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8"]
-ODD = ["zarr.json", "a/b", "100%", ".dot", 'a,b "c"', "größe", "x" * 255, "c", "n", "n__validity", ""]
-SHOWN = ["%7Aarr.json", "a%2Fb", "100%25", "%2Edot", 'a,b "c"', "größe", "x" * 255, "c", "n", "n__validity", "__attr"]
+ODD = ["zarr.json", "a/b", "100%", ".dot", 'a,b "c"', "größe", "x" * 255, "c", "n", "n__validity", "", "c\\", "c\\n", "<|>\\"]
+SHOWN = ["%7Aarr.json", "a%2Fb", "100%25", "%2Edot", 'a,b "c"', "größe", "x" * 255, "c", "n", "n__validity", "__attr", "c%5C", "c%5Cn", "<|>%5C"]
 
 
 LIB = Lib()
@@ -100,7 +100,7 @@ def odd_names(root, point, checks):
     images = os.listdir(point / "names/data/raster")
     checks.equal("odd names of images", len(images), len(ODD))
     # `raster/` has no `zarr.json` of its own, so the name is free.
-    shown = {"%7Aarr.json": "zarr.json"}
+    shown = {"%7Aarr.json": "zarr.json"} | {name: name.replace("%5C", "\\") for name in SHOWN if "%5C" in name}
     for number, name in enumerate(SHOWN):
         name = shown.get(name, name)
         path = point / "names/data/raster" / (name + ".tif")

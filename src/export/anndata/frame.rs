@@ -75,7 +75,8 @@ pub(super) fn unfit_name(name: &[u8]) -> Option<&'static str> {
     match name {
         b"" => Some("it has no name"),
         b"." | b".." | b"_index" | b"zarr.json" => Some("its name means something else there"),
-        _ if name.contains(&b'/') || name.contains(&0) => Some("its name has a / or a NUL"),
+        // zarr-python takes \ for /.
+        _ if name.iter().any(|byte| b"/\\\0".contains(byte)) => Some("its name has a /, a \\ or a NUL"),
         _ if name.len() > 255 => Some("its name is longer than 255 bytes"),
         _ if std::str::from_utf8(name).is_err() => Some("its name is not UTF-8"),
         _ => None,

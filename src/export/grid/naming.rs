@@ -7,7 +7,8 @@ use unicode_normalization::UnicodeNormalization;
 /// The naming rules of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Naming {
-    /// The names of the columns' directories, except that `zarr.json` becomes `%7Aarr.json`. Leaves out text.
+    /// The names of the columns' directories, except that `zarr.json` becomes `%7Aarr.json`, and `\`, which
+    /// zarr-python takes for `/`, `%5C`. Leaves out text.
     Zarr,
     /// The names of the columns' directories, changed where netCDF does not allow them: `_` before a first
     /// character that may not be first, Unicode's composed form (NFC), control characters and a blank at the
@@ -20,7 +21,7 @@ impl Naming {
     pub(in crate::export) fn name(self, name: String) -> String {
         match self {
             Naming::Zarr if name == "zarr.json" => "%7Aarr.json".to_owned(),
-            Naming::Zarr => name,
+            Naming::Zarr => names::within(&name.replace('\\', "%5C"), names::MAX),
             Naming::NetCdf => names::within(&netcdf_name(&name), names::MAX),
         }
     }
