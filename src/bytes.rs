@@ -47,7 +47,6 @@ impl Bytes for Vec<u8> {
     }
 }
 
-/// Shared bytes. They are not copied where an output can share them.
 /// So many zeros: a gap between two parts of a file.
 pub struct Zeros(pub u64);
 
@@ -62,6 +61,7 @@ impl Bytes for Zeros {
     }
 }
 
+/// Shared bytes. They are not copied where an output can share them.
 impl Bytes for Arc<Vec<u8>> {
     fn len(&self) -> u64 {
         Vec::len(self) as u64

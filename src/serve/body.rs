@@ -36,6 +36,10 @@ const MAX_LONG: usize = 16;
 /// Pieces of a file that are made at once, while another is sent: together what an answer may take.
 const MADE_AT_ONCE: usize = 3;
 
+/// Pieces of all answers of the process that are made before those in front of them are sent: a client of
+/// HTTP/2 may ask for many files and take nothing.
+const MAX_AHEAD: usize = 256;
+
 /// The first piece is smaller, because the head waits for it.
 const FIRST_PIECE: u64 = 32 << 10;
 
@@ -151,6 +155,9 @@ impl OpenFile {
 /// Answers that are long ones.
 static LONG: Permits = Permits::new();
 
+/// Pieces that are made ahead.
+static AHEAD: Permits = Permits::new();
+
 /// Called once an answer has ended, with the bytes that were sent, and an error that cut it.
 type Ended = Box<dyn FnOnce(u64, Option<&Error>) + Send>;
 
@@ -160,7 +167,8 @@ pub struct Body {
     gone: Arc<AtomicBool>,
     busy: Busy,
     first: Option<Bytes>,
-    making: VecDeque<oneshot::Receiver<Result<Made>>>,
+    /// One is made in any case.
+    making: VecDeque<(oneshot::Receiver<Result<Made>>, Option<Permit>)>,
     /// None if there is none, or while a piece of a sequence is made.
     rest: Option<Rest>,
     left: Option<u64>,
@@ -204,9 +212,12 @@ impl Body {
 
     /// Begins to make the next pieces.
     fn make(&mut self) {
-        while self.making.len() < MADE_AT_ONCE
-            && let Some(rest) = self.rest.take()
-        {
+        while self.making.len() < MADE_AT_ONCE {
+            let permit = AHEAD.take(MAX_AHEAD);
+            if permit.is_none() && !self.making.is_empty() {
+                break;
+            }
+            let Some(rest) = self.rest.take() else { break };
             let made = match rest {
                 Rest::File(mut pieces) => {
                     if self.sent >= LONG_AFTER && self.long.is_none() {
@@ -225,7 +236,7 @@ impl Body {
                     Ok((next, rest))
                 }),
             };
-            self.making.push_back(made);
+            self.making.push_back((made, permit));
         }
     }
 
@@ -269,7 +280,7 @@ impl hyper::body::Body for Body {
                 return body.send(first);
             }
             body.make();
-            let Some(next) = body.making.front_mut() else {
+            let Some((next, _)) = body.making.front_mut() else {
                 return match body.left {
                     None | Some(0) => Poll::Ready(None),
                     Some(_) => body.cut(&Error::internal("an answer has fewer bytes than its head says")),

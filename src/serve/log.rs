@@ -68,12 +68,13 @@ impl Line {
                 .map_or(&b"-"[..], |value| value.as_bytes())
         };
         let referer = header(REFERER).split(|byte| matches!(byte, b'?' | b'#')).next();
-        // Of `//USER:PASSWORD@HOST`, the host.
+        let referer = without_user(referer.unwrap_or_default());
         let authority = parts.uri.authority().map(|authority| {
-            let host = authority.as_str().rsplit('@').next().unwrap_or_default();
             let scheme = parts.uri.scheme_str().unwrap_or_default();
-            format!("{scheme}://{host}")
+            format!("{scheme}://{authority}").into_bytes()
         });
+        let authority = authority.map(|authority| without_user(&authority));
+        let authority = authority.map(|authority| String::from_utf8_lossy(&authority).into_owned());
         let target = authority.unwrap_or_default() + parts.uri.path();
         let request = format!("{} {target} {:?}", parts.method, parts.version);
         Line {
@@ -81,7 +82,7 @@ impl Line {
             user: "-".to_owned(),
             time: SystemTime::now(),
             request: escape(request.as_bytes()),
-            referer: escape(referer.unwrap_or_default()),
+            referer: escape(&referer),
             agent: escape(header(USER_AGENT)),
         }
     }
@@ -102,6 +103,20 @@ impl Line {
             self.client, self.user, self.request, self.referer, self.agent
         )
     }
+}
+
+/// A URL without the user and the password before its host.
+fn without_user(url: &[u8]) -> Vec<u8> {
+    let Some(start) = url.windows(2).position(|two| two == b"//").map(|at| at + 2) else {
+        return url.to_vec();
+    };
+    let (scheme, rest) = url.split_at(start);
+    let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+    let host = rest[..end]
+        .iter()
+        .rposition(|byte| *byte == b'@')
+        .map_or(0, |at| at + 1);
+    [scheme, &rest[host..]].concat()
 }
 
 /// Text with `\xHH` in place of quotes, backslashes, and all that is not printable ASCII.

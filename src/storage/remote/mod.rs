@@ -104,6 +104,8 @@ pub fn retries() -> RetryConfig {
 const REFUSED: &str =
     "the store refuses these credentials (403): give others, or none (`-o anonymous`) if it is public";
 
+const WANTED: &str = "the store wants credentials (401)";
+
 /// Converts an error of the store, without its description of the request.
 fn convert(error: object_store::Error) -> Error {
     use object_store::Error as E;
@@ -122,11 +124,12 @@ fn convert(error: object_store::Error) -> Error {
         }
         E::NotFound { .. } => Error::not_found("the store has no such object"),
         E::PermissionDenied { .. } => refused(REFUSED),
-        E::Unauthenticated { .. } => refused("the store wants credentials (401)"),
+        E::Unauthenticated { .. } => refused(WANTED),
         E::Precondition { .. } | E::NotModified { .. } => changed(),
         E::InvalidPath { source } => Error::unsupported(format!("the object's key is not a path: {source}")),
-        // For listings, some stores report a 403 as a generic error.
+        // For listings, some stores report these as generic errors.
         _ if says(&["403 Forbidden"]) => refused(REFUSED),
+        _ if says(&["401 Unauthorized"]) => refused(WANTED),
         _ if says(&EXPIRED) => refused("the credentials for the store have expired"),
         _ => Error::new(ErrorKind::Io(libc::EIO), shortened(text)),
     }
