@@ -327,22 +327,22 @@ impl Frame {
         })
     }
 
-    /// Whether metadata proves that joinids are 0, 1, .. without gaps: `rows` different ones below `rows`.
+    /// Whether metadata proves that joinids are 0, 1, .. without gaps: `rows` different ones from 0 to `rows` - 1.
     fn is_whole(&self, rows: u64) -> Result<bool> {
         if self.view.schema().allows_duplicates {
             return Ok(false);
         }
+        let (mut first, mut last) = (u64::MAX, 0);
         for fragment in self.view.snapshot().fragment_list() {
             let outline = fragment.outline()?;
-            let Some(domain) = &outline.domain else {
-                continue;
-            };
-            let below = |bytes: &[u8]| place(bytes).is_some_and(|id| id < rows);
-            if !domain.iter().all(|range| below(&range.lo) && below(&range.hi)) {
-                return Ok(false);
+            for range in outline.domain.iter().flat_map(|domain| domain.iter()) {
+                let (Some(lo), Some(hi)) = (place(&range.lo), place(&range.hi)) else {
+                    return Ok(false);
+                };
+                (first, last) = (first.min(lo), last.max(hi));
             }
         }
-        Ok(true)
+        Ok(rows == 0 || (first, last) == (0, rows - 1))
     }
 
     /// The cells of a field: the same as long as somebody has them.
