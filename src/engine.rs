@@ -107,6 +107,8 @@ pub struct Engine {
     pub work: Arc<Work>,
     /// The fragments whose cells are not in global order.
     pub disorder: Arc<Disorder>,
+    /// Whether the metadata file of any fragment was found changed.
+    pub has_changed_fragments: Arc<AtomicBool>,
     /// The sizes at which readers cut their work.
     pub tuning: &'static Tuning,
     keys: Arc<[(PathBuf, EncryptionKey)]>,
@@ -142,6 +144,7 @@ impl Engine {
             stats,
             work: Arc::default(),
             disorder: Arc::default(),
+            has_changed_fragments: Arc::default(),
             tuning: &Tuning::PRODUCTION,
             keys: keys.into(),
             at: None,
@@ -191,6 +194,7 @@ impl Engine {
             stats: self.stats.clone(),
             work: self.work.clone(),
             disorder: self.disorder.clone(),
+            has_changed_fragments: self.has_changed_fragments.clone(),
             tuning: self.tuning,
             keys: self.keys.clone(),
             at: self.at,

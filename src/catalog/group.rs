@@ -198,6 +198,14 @@ impl OpenGroup {
         removed.any(|member| member_path(storage, &self.path, member).as_deref() == Some(at))
     }
 
+    /// The newest of the times at which `directories` in it changed, in milliseconds since the Unix epoch. Lists
+    /// them in an object store. What cannot be found has none.
+    pub fn changed(&self, directories: &[&str]) -> u64 {
+        let paths = directories.iter().map(|name| join(&self.path, Path::new(name)));
+        let found = paths.filter_map(|path| self.engine.storage.metadata(&path).ok());
+        found.map(|metadata| metadata.mtime).max().unwrap_or(0)
+    }
+
     /// Makes the next call look at the directories, however recent the last look is, and of an object store
     /// at listings that were not begun before `time`, in milliseconds since the Unix epoch.
     pub(crate) fn look_again_since(&self, time: u64) {
@@ -305,11 +313,10 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<(Group, u64)> {
     let from = if snapshot { files.len() - 1 } else { 0 };
     let mut memory = 0u64;
     let details = files.iter().skip(from).map(|(_, name)| {
-        let blob = engine
-            .storage
-            .open(&directory.join(name))
-            .map_err(Error::missing_if_not_found)?;
-        let (_, body) = read_generic_tile(&*blob, 0, engine.key_for(path))?;
+        let blob = engine.storage.open(&directory.join(name));
+        let blob = blob.map_err(Error::missing_if_not_found)?;
+        let body = read_generic_tile(&*blob, 0, engine.key_for(path));
+        let (_, body) = body.map_err(Error::missing_if_not_found)?;
         let place = |e: Error| e.in_part("group details").in_file(blob.display());
         let members = GroupDetails::count(&body).map_err(place)?;
         memory = memory

@@ -272,7 +272,8 @@ impl Array {
         let schema = schema.map(|file| self.schemas.get(&file.name));
         let (sparse, lasting) = match schema {
             Some(Ok(schema)) => (schema.array_type == ArrayType::Sparse, true),
-            Some(Err(e)) => (false, !e.is_transient()),
+            // It may be readable the next time, or mended.
+            Some(Err(_)) => (false, false),
             None => (false, true),
         };
         (Arc::new(Snapshot::new(listing, times, sparse)), lasting)

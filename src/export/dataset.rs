@@ -75,14 +75,23 @@ pub struct Source {
 impl joined::Source for Source {
     fn state(&self) -> Result<u64> {
         let arrays = self.arrays.iter();
-        let arrays = arrays.map(|(name, array)| Ok((name, select(array)?.map(Selection::state))));
+        let arrays = arrays.map(|(name, source)| {
+            let state = select(source)?.map(Selection::state);
+            Ok((name, &source.array.path, state))
+        });
         let arrays: Vec<_> = arrays.collect::<Result<_>>()?;
         let groups = self.groups.iter();
         let groups: Vec<_> = groups
             .map(|(name, group)| Ok((name, group.state()?)))
             .collect::<Result<_>>()?;
         let metadata = group_metadata(self.group.engine(), self.group.path())?;
-        Ok(hash(&(arrays, groups, metadata, &self.left_out)))
+        Ok(hash(&(
+            self.group.path(),
+            arrays,
+            groups,
+            metadata,
+            &self.left_out,
+        )))
     }
 
     fn arrays(&self) -> Vec<&SourceArray> {

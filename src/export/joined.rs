@@ -5,6 +5,7 @@
 
 use crate::catalog::Array;
 use crate::catalog::group::OpenGroup;
+use crate::catalog::source::GROUP_DIRECTORY;
 use crate::catalog::time::When;
 use crate::error::Result;
 use crate::query::selection::Selection;
@@ -62,10 +63,13 @@ pub trait Source {
             || self.arrays().iter().any(|source| source.array.engine.is_stale())
     }
 
-    /// The newest of the times of commits and changes of arrays, in milliseconds since the Unix epoch.
+    /// The newest of the times of commits and changes of arrays, and of changes of groups, in milliseconds since
+    /// the Unix epoch.
     fn mtime(&self) -> u64 {
-        let arrays = self.arrays().into_iter();
-        arrays.filter_map(SourceArray::mtime).max().unwrap_or(0)
+        let arrays = self.arrays().into_iter().filter_map(SourceArray::mtime);
+        let groups = self.groups().into_iter();
+        let groups = groups.map(|group| group.changed(&["", GROUP_DIRECTORY, "__meta"]));
+        arrays.chain(groups).max().unwrap_or(0)
     }
 
     /// Has all of them looked at again by what finds them next. If it finds them in the same state, they

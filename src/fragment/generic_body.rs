@@ -1,6 +1,7 @@
 //! Bodies of generic tiles, read by ranges: each chunk is decoded on demand, through the cache.
 
 use super::geometry::Geometry;
+use super::info::Edition;
 use super::tile_file::{FETCHED_WHOLE, TileFile};
 use super::tile_list::{TileList, WINDOW, wrong_count};
 use crate::bytes::{Keep, Output};
@@ -14,6 +15,7 @@ use crate::runtime::lock;
 use crate::storage::Blob;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// The body of a generic tile. The first access reads its header.
@@ -24,6 +26,8 @@ pub struct GenericBody {
     key: Option<EncryptionKey>,
     /// The state of the file that the offset is valid for.
     version: (u64, u64, u64),
+    /// The edition that the offset is of.
+    edition: Edition,
     /// The file, if it is held open.
     held: Option<Arc<dyn Blob>>,
     /// The tile, as the only one of a file, and its unfiltered size.
@@ -39,6 +43,7 @@ impl GenericBody {
         offset: u64,
         key: Option<EncryptionKey>,
         version: (u64, u64, u64),
+        edition: Edition,
     ) -> Self {
         GenericBody {
             engine,
@@ -46,6 +51,7 @@ impl GenericBody {
             offset,
             key,
             version,
+            edition,
             held: None,
             opened: OnceLock::new(),
         }
@@ -74,6 +80,8 @@ impl GenericBody {
             None => Arc::new(Reopened::new(&self.engine, self.path.clone())?),
         };
         if blob.version() != self.version {
+            self.edition.end();
+            self.engine.has_changed_fragments.store(true, Ordering::Release);
             return Err(self.place(Error::corrupt(
                 "the file has changed since the fragment was first read",
             )));
@@ -141,7 +149,14 @@ impl GenericFile {
             return tile.decode(&*blob).map(GenericFile::Whole);
         }
         let version = blob.version();
-        let body = GenericBody::new(engine.clone(), path.to_path_buf(), 0, key.cloned(), version);
+        let body = GenericBody::new(
+            engine.clone(),
+            path.to_path_buf(),
+            0,
+            key.cloned(),
+            version,
+            Edition::default(),
+        );
         Ok(GenericFile::Large(Box::new(match hold {
             true => body.held(blob),
             false => body,

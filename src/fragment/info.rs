@@ -17,6 +17,7 @@ use crate::storage::join;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The name of a fragment's metadata file.
@@ -52,9 +53,51 @@ pub struct FragmentInfo {
     pub metadata_size: u64,
     /// The state of the metadata file that it was read from.
     pub(super) metadata_version: (u64, u64, u64),
+    /// The edition of that file.
+    pub(super) edition: Edition,
     pub(super) var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
     /// The indexes of the fields that it stores.
     pub(super) stored: OnceLock<Vec<usize>>,
+}
+
+/// An edition of the metadata file of a fragment. There is more than one if somebody has changed the file: what is
+/// left to read of it is found by what was read before, so that all of it has to be of one edition.
+#[derive(Debug, Clone, Default)]
+pub struct Edition {
+    /// How often the file was found changed.
+    changes: Arc<AtomicU64>,
+    /// How often before this edition was read.
+    before: u64,
+}
+
+impl Edition {
+    /// The edition that is read now.
+    #[must_use]
+    pub fn anew(&self) -> Edition {
+        Edition {
+            changes: self.changes.clone(),
+            before: self.changes(),
+        }
+    }
+
+    /// Whether the file was not found changed since.
+    pub fn is_valid(&self) -> bool {
+        self.changes() == self.before
+    }
+
+    /// How often the file was found changed.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// Remembers that the file has changed since.
+    pub fn end(&self) {
+        let (before, after) = (self.before, self.before + 1);
+        // Another may have said so.
+        let _ = self
+            .changes
+            .compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
+    }
 }
 
 impl Drop for FragmentInfo {
@@ -261,6 +304,7 @@ impl FragmentInfo {
             offset,
             self.writer.key.clone(),
             self.metadata_version,
+            self.edition.clone(),
         )
     }
 }

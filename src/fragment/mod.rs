@@ -46,7 +46,7 @@ use crate::runtime::lock;
 use crate::storage::{Blob, Tail, join};
 use field::{StoredField, Writer};
 use geometry::Geometry;
-use info::{FragmentInfo, METADATA_FILE, incomplete};
+use info::{Edition, FragmentInfo, METADATA_FILE, incomplete};
 use repeated_footers::RepeatedFooters;
 use schemas::Schemas;
 use std::os::unix::ffi::OsStrExt;
@@ -116,7 +116,9 @@ pub struct Fragment {
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
     opened: Arc<Mutex<Option<Arc<FragmentInfo>>>>,
-    outline: OnceLock<Arc<Outline>>,
+    outline: Mutex<Option<Arc<Outline>>>,
+    /// The first edition of the metadata file, which tells of later ones.
+    edition: Edition,
 }
 
 impl Fragment {
@@ -143,7 +145,8 @@ impl Fragment {
             name,
             key,
             opened: Arc::default(),
-            outline: OnceLock::new(),
+            outline: Mutex::default(),
+            edition: Edition::default(),
         }
     }
 
@@ -168,12 +171,12 @@ impl Fragment {
 
     /// The metadata, from memory or read now. A failure is not cached.
     pub(crate) fn open(&self) -> Result<Arc<FragmentInfo>> {
-        if let Some(info) = &*lock(&self.opened) {
-            return Ok(info.clone());
+        if let Some(info) = self.known() {
+            return Ok(info);
         }
         let info = Arc::new(self.read_metadata()?);
         let mut opened = lock(&self.opened);
-        if let Some(first) = &*opened {
+        if let Some(first) = opened.as_ref().filter(|first| first.edition.is_valid()) {
             return Ok(first.clone());
         }
         *opened = Some(info.clone());
@@ -184,8 +187,23 @@ impl Fragment {
 
     /// [`Fragment::open`] without keeping the metadata in memory: for a pass over very many fragments.
     pub(crate) fn look(&self) -> Result<Arc<FragmentInfo>> {
-        let known = lock(&self.opened).clone();
-        known.map_or_else(|| self.read_metadata().map(Arc::new), Ok)
+        self.known()
+            .map_or_else(|| self.read_metadata().map(Arc::new), Ok)
+    }
+
+    /// The metadata in memory, unless their file has changed.
+    fn known(&self) -> Option<Arc<FragmentInfo>> {
+        let known = lock(&self.opened).clone()?;
+        if known.edition.is_valid() {
+            return Some(known);
+        }
+        *lock(&self.outline) = None;
+        None
+    }
+
+    /// How often its metadata file was found changed: what was made of it by then is of another state.
+    pub(crate) fn changes(&self) -> u64 {
+        self.edition.changes()
     }
 
     /// The outline. Reads the metadata at most once, and does not keep the metadata in memory.
@@ -195,12 +213,12 @@ impl Fragment {
     /// If the metadata or the schema that it names cannot be read or decoded.
     pub fn outline(&self) -> Result<Arc<Outline>> {
         let outline = self.look_at_outline()?;
-        Ok(self.outline.get_or_init(|| outline).clone())
+        Ok(lock(&self.outline).get_or_insert(outline).clone())
     }
 
     /// [`Fragment::outline`] without keeping the outline: for a pass over very many fragments.
     pub(crate) fn look_at_outline(&self) -> Result<Arc<Outline>> {
-        if let Some(outline) = self.outline.get() {
+        if let Some(outline) = &*lock(&self.outline) {
             return Ok(outline.clone());
         }
         if !self.is_open() {
@@ -250,7 +268,7 @@ impl Fragment {
     /// Whether the outline is known without reading the fragment's own metadata file.
     pub(crate) fn has_outline(&self) -> bool {
         let name = std::str::from_utf8(file_name(&self.path)).unwrap_or_default();
-        self.outline.get().is_some() || self.is_open() || self.repeated_footers.has(name)
+        lock(&self.outline).is_some() || self.is_open() || self.repeated_footers.has(name)
     }
 
     /// Whether the metadata is in memory.
@@ -285,8 +303,9 @@ impl Fragment {
     ///
     /// Those of [`Fragment::outline`].
     pub fn cells(&self) -> Result<u64> {
-        match self.outline.get() {
-            Some(outline) => Ok(outline.cells),
+        let known = lock(&self.outline).as_ref().map(|outline| outline.cells);
+        match known {
+            Some(cells) => Ok(cells),
             None if self.engine.storage.is_remote() => Ok(self.open()?.geometry.cell_num),
             None => Ok(self.outline()?.cells),
         }
@@ -460,6 +479,7 @@ impl Fragment {
             footer_position,
             metadata_size: file.len(),
             metadata_version: file.version(),
+            edition: self.edition.anew(),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }

@@ -16,7 +16,7 @@
 use crate::error::Result;
 use crate::runtime::lock;
 use crate::runtime::stats::Stats;
-use crate::tree::Node;
+use crate::tree::{FRESH, Node};
 use lru::LruCache;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -24,6 +24,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Instant;
 
 /// The root's inode number, fixed by FUSE.
 pub(super) const ROOT: u64 = 1;
@@ -42,8 +43,8 @@ pub(super) struct Inode {
     name: Box<OsStr>,
     /// The path's hash before [`spread`].
     hash: u64,
-    /// None if it must be looked up again.
-    node: Mutex<Option<Node>>,
+    /// None if it must be looked up again. With the time when the first of its path's names was looked up.
+    node: Mutex<Option<(Node, Instant)>>,
     /// Whether the node was used since it was last considered for eviction.
     used: AtomicBool,
     /// None unless this is a mutable file.
@@ -105,8 +106,8 @@ impl Inode {
         }
     }
 
-    /// The node, if it is kept. Marks it as used.
-    fn held(&self) -> Option<Node> {
+    /// The node, if it is kept, and since when its path is known to lead to it. Marks it as used.
+    fn held(&self) -> Option<(Node, Instant)> {
         let node = lock(&self.node).clone();
         self.used.store(true, Ordering::Relaxed);
         node
@@ -248,7 +249,7 @@ impl Inodes {
     /// A table with only the root.
     pub(super) fn new(root: Node, stats: Arc<Stats>) -> Self {
         let inode = Arc::new(Inode::new(ROOT, None, OsStr::new(""), FNV_OFFSET, None));
-        *lock(&inode.node) = Some(root);
+        *lock(&inode.node) = Some((root, Instant::now()));
         stats.inodes.set(1);
         Inodes {
             slots: RwLock::new(HashMap::from([(ROOT, Slot { inode, lookups: 1 })])),
@@ -317,7 +318,12 @@ impl Inodes {
             }
         };
         drop(slots);
-        self.hold(&inode, node);
+        // The parent's own path led to it a moment ago.
+        let since = match &parent.parent {
+            Some(_) => parent.held().map_or_else(Instant::now, |(_, since)| since),
+            None => Instant::now(),
+        };
+        self.hold(&inode, node, since);
         inode
     }
 
@@ -345,14 +351,17 @@ impl Inodes {
         Some(inode)
     }
 
-    /// The node of `inode`, looked up again if it was not kept or `is_stale`. None if its path does not exist
-    /// any more.
+    /// The node of `inode`, looked up again by its path if it was not kept, is older than [`FRESH`] or `is_stale`:
+    /// who stays in a directory does not look it up. None if its path does not exist any more.
     pub(super) fn node(&self, inode: &Arc<Inode>, is_stale: impl Fn(&Node) -> bool) -> Result<Option<Node>> {
         let mut way = Vec::new();
         let mut at = inode;
-        let mut node = loop {
+        let (mut node, since) = loop {
             match (at.held(), &at.parent) {
-                (Some(node), parent) if parent.is_none() || !is_stale(&node) => break node,
+                (Some((root, _)), None) => break (root, Instant::now()),
+                (Some((node, since)), Some(_)) if since.elapsed() < FRESH && !is_stale(&node) => {
+                    break (node, since);
+                }
                 (_, Some(parent)) => {
                     way.push(at);
                     at = parent;
@@ -367,7 +376,7 @@ impl Inodes {
             let Some(next) = directory.lookup(&inode.name)? else {
                 return Ok(None);
             };
-            self.hold(inode, next.clone());
+            self.hold(inode, next.clone(), since);
             node = next;
         }
         Ok(Some(node))
@@ -388,9 +397,9 @@ impl Inodes {
     }
 
     /// Puts a node into its inode, and evicts the least recently used nodes (second-chance algorithm).
-    fn hold(&self, inode: &Arc<Inode>, node: Node) {
+    fn hold(&self, inode: &Arc<Inode>, node: Node, since: Instant) {
         // Nodes are dropped after the locks are released, because they may free much.
-        let old = lock(&inode.node).replace(node);
+        let old = lock(&inode.node).replace((node, since));
         if old.is_some() {
             return;
         }
@@ -680,7 +689,7 @@ mod tests {
         assert!(inodes.node(&first, |_| false).unwrap().is_some());
         assert!(lock(&first.node).is_some());
         // Inodes are small, because the kernel may know many.
-        assert!(size_of::<Inode>() <= 112, "{}", size_of::<Inode>());
+        assert!(size_of::<Inode>() <= 120, "{}", size_of::<Inode>());
         let numbers: Vec<u64> = inodes.slots.read().unwrap().keys().copied().collect();
         for number in numbers {
             inodes.forget(number, 1);

@@ -13,6 +13,7 @@ use crate::format::schema::Schema;
 use crate::runtime::hash;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// An array at a time, and which of its cells.
 #[derive(Clone)]
@@ -32,6 +33,8 @@ pub(crate) struct Selection {
     pub(super) most: Option<u64>,
     /// Indexes of the fragments, oldest first, whose cells are known not to be in global order.
     pub(super) unsorted: Vec<usize>,
+    /// How often the metadata files of fragments were found changed, by their indexes.
+    changes: Vec<(usize, u64)>,
     /// Why it is unknown which fragments are seen; None if it is known.
     pub(super) incomplete: Option<Error>,
     state: u64,
@@ -62,6 +65,7 @@ impl Selection {
         let labels = labels(&array, &when, &schema);
         let whole = Selection {
             unsorted: Vec::new(),
+            changes: Vec::new(),
             incomplete: None,
             state: 0,
             subarray: None,
@@ -88,6 +92,7 @@ impl Selection {
         let mut part = Selection {
             incomplete: self.snapshot.check_complete(now()).err(),
             unsorted: self.known_unsorted(),
+            changes: self.known_changes(),
             subarray,
             most,
             ..self.clone()
@@ -106,6 +111,15 @@ impl Selection {
         unsorted.map(|(index, _)| index).collect()
     }
 
+    fn known_changes(&self) -> Vec<(usize, u64)> {
+        if !self.array.engine.has_changed_fragments.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let fragments = self.snapshot.fragments().enumerate();
+        let changes = fragments.map(|(index, entry)| (index, entry.fragment.changes()));
+        changes.filter(|(_, changes)| *changes > 0).collect()
+    }
+
     fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.schema_file.name.hash(&mut hasher);
@@ -120,7 +134,7 @@ impl Selection {
         if let When::Pinned(pinned) = &self.when {
             pinned.pin.hash(&mut hasher);
         }
-        self.unsorted.hash(&mut hasher);
+        (&self.unsorted, &self.changes).hash(&mut hasher);
         let state = hash(&(hasher.finish(), self.incomplete.is_some()));
         match self.labels.is_empty() {
             true => state,

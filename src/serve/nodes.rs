@@ -2,15 +2,12 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::runtime::lock;
-use crate::tree::{Node, follow};
+use crate::tree::{FRESH, Node, follow};
 use lru::LruCache;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
-/// How long a node is used without being looked up again. Changes must be seen within one second.
-const FRESH: Duration = Duration::from_millis(300);
+use std::time::Instant;
 
 /// The most nodes that are kept.
 const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();

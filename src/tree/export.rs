@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::export::{Format, tiff, zarr};
 use crate::layout::{FileLayout, Stream};
+use crate::query::View;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,21 +38,34 @@ impl ExportFile {
 
     fn layout(&self) -> Result<FileLayout> {
         let view = self.source.view()?;
+        let exports = &self.source.context.exports;
         let layout = || match &self.exported {
-            Exported::File(format) => format.layout(&view),
+            // The array may have been another when the file was looked up.
+            Exported::File(format) => match format.absent(&view, exports)? {
+                None => format.layout(&view),
+                Some(reason) => Err(Error::not_found(reason)),
+            },
             Exported::Image(name) => match tiff::fields_of(&view, name)? {
                 Some(fields) => tiff::layout(&view, fields),
                 None => Err(Error::not_found("the schema has changed")),
             },
-            Exported::Chunk(array, numbers) => {
-                zarr::ZarrGroup::of(view.clone())?.array(array)?.chunk(numbers)
-            }
+            Exported::Chunk(array, numbers) => self.source.zarr(&view)?.array(array)?.chunk(numbers),
         };
         let layout = layout().and_then(|layout| match i64::try_from(layout.len()) {
             Ok(_) => Ok(layout),
             Err(_) => Err(Error::limit("the file would have 2^63 bytes or more")),
         });
         self.source.placed(layout)
+    }
+}
+
+impl ViewSource {
+    /// The Zarr group of a view. `NotFound`, with the reason, if it has none.
+    fn zarr(&self, view: &Arc<View>) -> Result<zarr::ZarrGroup> {
+        match zarr::absent(view)? {
+            None => zarr::ZarrGroup::of(view.clone()),
+            Some(reason) => Err(Error::not_found(reason)),
+        }
     }
 }
 
@@ -129,7 +143,7 @@ impl Stream for ExportStream {
 /// `array.zarr/`
 impl AsZarr for ViewSource {
     fn group(&self) -> Result<zarr::ZarrGroup> {
-        self.placed(zarr::ZarrGroup::of(self.view()?))
+        self.placed(self.zarr(&self.view()?))
     }
 
     fn inner(&self, _: &str) -> Option<ViewSource> {

@@ -160,7 +160,7 @@ impl GroupDirectory {
             engine: self.group.engine().clone(),
             of: self.group.path().to_path_buf(),
             name,
-            mtime: self.mtime,
+            mtime: self.mtime.max(self.group.changed(&[directory])),
             freshness: Freshness::Listing,
             origin: Origin::Group(self.group.clone(), directory),
         }

@@ -32,6 +32,13 @@ pub mod times;
 mod view;
 mod view_source;
 mod zarr;
+
+use std::time::Duration;
+
+/// How long the node that a path led to is used without following the path again. Changes must be seen within one
+/// second.
+pub const FRESH: Duration = Duration::from_millis(300);
+
 pub use errors::ErrorLog;
 #[cfg(feature = "mount")]
 pub use node::identity;

@@ -1,5 +1,6 @@
 //! Opens a source as a tree, and adds `.tiledbfs` to its root.
 
+use super::FRESH;
 use super::context::Context;
 use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent};
@@ -160,7 +161,7 @@ impl Tree {
             Arc::new(RemoteMtime::new(known.map_or(0, |known| known.mtime)))
         });
         let root = RootDirectory {
-            inner: Mutex::new(inner),
+            inner: Mutex::new((inner, Instant::now())),
             open: Box::new(open),
             own,
             remote_mtime,
@@ -264,7 +265,8 @@ pub const OWN_DIRECTORY: &str = ".tiledbfs";
 
 /// The source's root directory with [`OWN_DIRECTORY`].
 struct RootDirectory {
-    inner: Mutex<Arc<dyn Directory>>,
+    /// With the time when it was opened.
+    inner: Mutex<(Arc<dyn Directory>, Instant)>,
     /// Opens the source's root directory.
     open: Box<dyn Fn() -> Result<Arc<dyn Directory>> + Send + Sync>,
     own: Node,
@@ -324,20 +326,29 @@ impl RemoteMtime {
 }
 
 impl RootDirectory {
-    /// The source's root directory, opened anew if names were exchanged in it.
+    /// The source's root directory, opened anew if names were exchanged in it, and from time to time: an empty
+    /// directory may have become an array.
     fn inner(&self) -> Result<Arc<dyn Directory>> {
-        let known = lock(&self.inner).clone();
-        if !Node::Directory(known.clone()).is_stale() {
+        let (known, since) = lock(&self.inner).clone();
+        let is_stale = Node::Directory(known.clone()).is_stale();
+        if !is_stale && since.elapsed() < FRESH {
             return Ok(known);
         }
-        let opened = (self.open)()?;
-        *lock(&self.inner) = opened.clone();
-        Ok(opened)
+        match (self.open)() {
+            Ok(opened) => {
+                let before = std::mem::replace(&mut *lock(&self.inner), (opened.clone(), Instant::now()));
+                // Behind the lock, because that may free much.
+                drop(before);
+                Ok(opened)
+            }
+            Err(error) if is_stale || !error.is_transient() => Err(error),
+            Err(_) => Ok(known),
+        }
     }
 
     /// The same, or what it was if that fails.
     fn last(&self) -> Arc<dyn Directory> {
-        self.inner().unwrap_or_else(|_| lock(&self.inner).clone())
+        self.inner().unwrap_or_else(|_| lock(&self.inner).0.clone())
     }
 }
 

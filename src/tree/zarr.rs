@@ -194,8 +194,8 @@ impl<A: Chunked> Directory for ChunksDirectory<A> {
             .parse::<u64>()
             .ok()
             .filter(|number| number.to_string() == name);
-        let count = counts[self.numbers.len()];
-        let Some(number) = number.filter(|number| *number < count) else {
+        let count = counts.get(self.numbers.len());
+        let Some(number) = number.filter(|number| count.is_some_and(|count| number < count)) else {
             return Ok(None);
         };
         let mut numbers = self.numbers.clone();
@@ -210,9 +210,12 @@ impl<A: Chunked> Directory for ChunksDirectory<A> {
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let counts = self.array.counts()?;
+        // The array may have had more axes.
+        let gone = || Error::not_found("the array has no such chunks");
+        let count = *counts.get(self.numbers.len()).ok_or_else(gone)?;
         let last = self.numbers.len() + 1 >= counts.len();
         Ok(Arc::new(Numbers {
-            count: counts[self.numbers.len()],
+            count,
             kind: if last { NodeType::File } else { NodeType::Directory },
         }))
     }

@@ -6,19 +6,22 @@ The last line is `N passed, N failed`.
 """
 
 import contextlib
+import errno
 import io
 import json
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
 
+import netCDF4
 import numpy as np
 import tiledb
 
-from mount import mounted
+from mount import errors, mounted
 from plain_tools import Checks
 
 SETTLED = 1.5
@@ -183,6 +186,106 @@ def compare_enumerations(checks, source, point):
                 checks.equal(f"{name}: the mapping that was there", mapped[:] == before, True)
 
 
+def write_line(path, values):
+    """A dense array of one attribute."""
+    domain = tiledb.Domain(tiledb.Dim("x", domain=(0, len(values) - 1), tile=4, dtype=np.int64))
+    tiledb.Array.create(path, tiledb.ArraySchema(domain, attrs=[tiledb.Attr("a", dtype=np.int64)]))
+    with tiledb.open(path, "w") as array:
+        array[:] = np.array(values)
+    return list(values)
+
+
+def compare_members(checks, source, point):
+    """A member of a group that becomes another array, for who stays in it and for all others."""
+    one, two = write_line(f"{source}/one", range(8)), write_line(f"{source}/two", range(100, 108))
+    path, group = f"{source}/group", point / "group"
+    tiledb.Group.create(path)
+
+    def point_to(uri, *removed):
+        for name in removed:
+            with tiledb.Group(path, "w") as changed:
+                changed.remove(name)
+        with tiledb.Group(path, "w") as changed:
+            changed.add(uri, name="v")
+        time.sleep(SETTLED)
+
+    point_to(f"{source}/one")
+    members = group / "v/data/columns/a/data.npy"
+    with staying(group / "v/data"):
+        checks.equal("members: before", (read("columns/a/data.npy"), read(members)), (one, one))
+        (group / "dataset.nc").read_bytes()
+        times = {name: (group / name).stat().st_mtime for name in ("group.json", "dataset.nc")}
+        point_to(f"{source}/two", "v")
+        for _ in range(5):
+            read("columns/a/data.npy")
+            time.sleep(0.2)
+        checks.equal("members: by the path, at once", read(members), two)
+        checks.equal("members: who stays", read("columns/a/data.npy"), two)
+        with netCDF4.Dataset(group / "dataset.nc") as dataset:
+            checks.equal("members: dataset.nc", dataset["v"][:].tolist(), two)
+        checks.equal("members: times that are not later", [name for name, before in times.items() if (group / name).stat().st_mtime <= before], [])
+    # The same array elsewhere.
+    os.rename(f"{source}/two", f"{source}/moved")
+    point_to(f"{source}/moved", "v")
+    with netCDF4.Dataset(group / "dataset.nc") as dataset:
+        checks.equal("members: dataset.nc of an array that was moved", dataset["v"][:].tolist(), two)
+    before = (group / "metadata.json").stat().st_mtime
+    with tiledb.Group(path, "w") as changed:
+        changed.meta["k"] = 1
+    time.sleep(SETTLED)
+    checks.equal("members: the time of metadata.json", (group / "metadata.json").stat().st_mtime > before, True)
+
+
+def compare_kinds(checks, source, point):
+    """A directory that becomes an array, below a source and as the source; an array with fewer axes; one that is sparse."""
+    os.mkdir(f"{source}/kind")
+    with staying(point / "kind"):
+        checks.equal("kinds: an empty directory", os.listdir("."), [])
+        values = write_line(f"{source}/kind/array", range(4))
+        shutil.copytree(f"{source}/kind/array", f"{source}/kind", dirs_exist_ok=True)
+        time.sleep(SETTLED)
+        checks.equal("kinds: who stays in it", read("data/columns/a/data.npy"), values)
+    with tempfile.TemporaryDirectory() as empty, mounted(empty) as root:
+        checks.equal("kinds: an empty source", "data" in os.listdir(root), False)
+        shutil.copytree(f"{source}/one", empty, dirs_exist_ok=True)
+        time.sleep(SETTLED)
+        checks.equal("kinds: a source that is an array", read(root / "data/columns/a/data.npy"), list(range(8)))
+    path = f"{source}/axes"
+    dims = [tiledb.Dim(name, domain=(0, 3), tile=2, dtype=np.int64) for name in "xy"]
+    tiledb.Array.create(path, tiledb.ArraySchema(tiledb.Domain(*dims), attrs=[tiledb.Attr("a", dtype=np.int64)]))
+    with tiledb.open(path, "w") as array:
+        array[:] = np.arange(16).reshape(4, 4)
+    chunks = point / "axes/data/array.zarr/a/c/0"
+    with staying(chunks):
+        checks.equal("kinds: chunks", os.listdir("."), ["0"])
+        shutil.rmtree(path)
+        write_line(path, range(4))
+        time.sleep(SETTLED)
+        try:
+            found = os.listdir(".")
+        except OSError as error:
+            found = error.errno
+        checks.equal("kinds: chunks along an axis that is gone", found in ([], errno.ESTALE, errno.ENOENT), True)
+
+
+def compare_touched(checks, source, point):
+    """Files of a fragment get another time, and their bytes stay."""
+    path = f"{source}/touched"
+    values = write_line(path, range(40))
+    [fragment] = os.listdir(f"{path}/__fragments")
+    column, tiles = point / "touched/data/columns/a/data.npy", point / "touched/fragments" / fragment / "tiles.json"
+    (point / "touched/schema.json").read_bytes()
+    (point / "touched/fragments" / fragment / "footer.json").read_bytes()
+    column.stat()
+    for file in os.listdir(f"{path}/__fragments/{fragment}"):
+        os.utime(f"{path}/__fragments/{fragment}/{file}")
+    end = time.monotonic() + 5
+    while time.monotonic() < end and read(column) != values:
+        time.sleep(0.2)
+    checks.equal("touched: the column", read(column), values)
+    checks.equal("touched: the tiles", len(json.loads(tiles.read_bytes())) > 0, True)
+
+
 def main():
     """Runs all of it."""
     checks = Checks()
@@ -191,6 +294,10 @@ def main():
         compare_steps(checks, source, point)
         compare_columns(checks, source, point)
         compare_enumerations(checks, source, point)
+        compare_members(checks, source, point)
+        compare_kinds(checks, source, point)
+        compare_touched(checks, source, point)
+        print(*errors(point), sep="\n")
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0
 

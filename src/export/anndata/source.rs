@@ -98,7 +98,7 @@ impl SourceGroup {
         let members = self.members.iter();
         let members = members.map(|(name, found)| Ok((name, found.state()?)));
         let members: Vec<_> = members.collect::<Result<_>>()?;
-        Ok(hash(&(members, &self.group.metadata)))
+        Ok(hash(&(self.group.group.path(), members, &self.group.metadata)))
     }
 
     fn add_arrays<'s>(&'s self, all: &mut Vec<&'s SourceArray>) {
