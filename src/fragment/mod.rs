@@ -116,7 +116,8 @@ pub struct Fragment {
     pub name: TimestampedName,
     key: Option<EncryptionKey>,
     opened: Arc<Mutex<Option<Arc<FragmentInfo>>>>,
-    outline: Mutex<Option<Arc<Outline>>>,
+    /// With how often the metadata file was found changed before.
+    outline: Mutex<Option<(u64, Arc<Outline>)>>,
     /// The first edition of the metadata file, which tells of later ones.
     edition: Edition,
 }
@@ -193,12 +194,17 @@ impl Fragment {
 
     /// The metadata in memory, unless their file has changed.
     fn known(&self) -> Option<Arc<FragmentInfo>> {
-        let known = lock(&self.opened).clone()?;
-        if known.edition.is_valid() {
-            return Some(known);
-        }
-        *lock(&self.outline) = None;
-        None
+        lock(&self.opened)
+            .clone()
+            .filter(|known| known.edition.is_valid())
+    }
+
+    /// The outline in memory, unless the metadata file has changed.
+    fn known_outline(&self) -> Option<Arc<Outline>> {
+        let known = lock(&self.outline).clone();
+        known
+            .filter(|(changes, _)| *changes == self.changes())
+            .map(|(_, outline)| outline)
     }
 
     /// How often its metadata file was found changed: what was made of it by then is of another state.
@@ -212,14 +218,19 @@ impl Fragment {
     ///
     /// If the metadata or the schema that it names cannot be read or decoded.
     pub fn outline(&self) -> Result<Arc<Outline>> {
+        if let Some(known) = self.known_outline() {
+            return Ok(known);
+        }
+        let changes = self.changes();
         let outline = self.look_at_outline()?;
-        Ok(lock(&self.outline).get_or_insert(outline).clone())
+        *lock(&self.outline) = Some((changes, outline.clone()));
+        Ok(outline)
     }
 
     /// [`Fragment::outline`] without keeping the outline: for a pass over very many fragments.
     pub(crate) fn look_at_outline(&self) -> Result<Arc<Outline>> {
-        if let Some(outline) = &*lock(&self.outline) {
-            return Ok(outline.clone());
+        if let Some(outline) = self.known_outline() {
+            return Ok(outline);
         }
         if !self.is_open() {
             if let Some(outline) = self.repeated_outline() {
@@ -268,12 +279,12 @@ impl Fragment {
     /// Whether the outline is known without reading the fragment's own metadata file.
     pub(crate) fn has_outline(&self) -> bool {
         let name = std::str::from_utf8(file_name(&self.path)).unwrap_or_default();
-        lock(&self.outline).is_some() || self.is_open() || self.repeated_footers.has(name)
+        self.known_outline().is_some() || self.is_open() || self.repeated_footers.has(name)
     }
 
     /// Whether the metadata is in memory.
     pub(crate) fn is_open(&self) -> bool {
-        lock(&self.opened).is_some()
+        self.known().is_some()
     }
 
     /// The outline from the footer in a consolidated metadata file; None if there is none or it is damaged.
@@ -303,9 +314,8 @@ impl Fragment {
     ///
     /// Those of [`Fragment::outline`].
     pub fn cells(&self) -> Result<u64> {
-        let known = lock(&self.outline).as_ref().map(|outline| outline.cells);
-        match known {
-            Some(cells) => Ok(cells),
+        match self.known_outline() {
+            Some(outline) => Ok(outline.cells),
             None if self.engine.storage.is_remote() => Ok(self.open()?.geometry.cell_num),
             None => Ok(self.outline()?.cells),
         }
