@@ -171,6 +171,11 @@ impl Error {
         matches!(self.0.kind, ErrorKind::Io(_) | ErrorKind::Abandoned)
     }
 
+    /// Whether the same call may succeed the next time, or a file is missing that may turn up.
+    pub(crate) fn may_pass(&self) -> bool {
+        self.is_transient() || matches!(self.kind(), ErrorKind::NotFound | ErrorKind::Missing)
+    }
+
     /// Whether it tells why there is nothing of a name. Where it names a file, that file is missing, and who
     /// takes what does not exist for zeros must not be told that the name does not exist.
     pub(crate) fn is_of_a_name(&self) -> bool {

@@ -173,15 +173,11 @@ fn utf8(entry: &DirEntry) -> Option<&str> {
 
 impl ArrayListing {
     /// Until when it can be used while the directories stay the same, in milliseconds since the Unix epoch:
-    /// what was refused or missing may be readable a second later, and what is damaged may be mended.
+    /// what was refused or missing may be readable a second later.
     pub(super) fn lasts_until(&self) -> u64 {
-        match &self.damage {
-            None => u64::MAX,
-            Some(error) => match error.kind() {
-                ErrorKind::NotFound | ErrorKind::Missing => now() + 1000,
-                _ if error.is_transient() => now() + 1000,
-                _ => now() + 10_000,
-            },
+        match self.damage.as_ref().is_some_and(Error::may_pass) {
+            true => now() + 1000,
+            false => u64::MAX,
         }
     }
 

@@ -272,8 +272,7 @@ impl Array {
         let schema = schema.map(|file| self.schemas.get(&file.name));
         let (sparse, lasting) = match schema {
             Some(Ok(schema)) => (schema.array_type == ArrayType::Sparse, true),
-            // It may be readable the next time, or mended.
-            Some(Err(_)) => (false, false),
+            Some(Err(e)) => (false, !e.may_pass()),
             None => (false, true),
         };
         (Arc::new(Snapshot::new(listing, times, sparse)), lasting)

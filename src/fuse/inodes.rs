@@ -16,7 +16,7 @@
 use crate::error::Result;
 use crate::runtime::lock;
 use crate::runtime::stats::Stats;
-use crate::tree::{FRESH, Node};
+use crate::tree::{FRESH, Node, known_since};
 use lru::LruCache;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -323,7 +323,7 @@ impl Inodes {
             Some(_) => parent.held().map_or_else(Instant::now, |(_, since)| since),
             None => Instant::now(),
         };
-        self.hold(&inode, node, since);
+        self.hold(&inode, node, known_since(since));
         inode
     }
 
@@ -356,7 +356,7 @@ impl Inodes {
     pub(super) fn node(&self, inode: &Arc<Inode>, is_stale: impl Fn(&Node) -> bool) -> Result<Option<Node>> {
         let mut way = Vec::new();
         let mut at = inode;
-        let (mut node, since) = loop {
+        let (mut node, mut since) = loop {
             match (at.held(), &at.parent) {
                 (Some((root, _)), None) => break (root, Instant::now()),
                 (Some((node, since)), Some(_)) if since.elapsed() < FRESH && !is_stale(&node) => {
@@ -376,6 +376,7 @@ impl Inodes {
             let Some(next) = directory.lookup(&inode.name)? else {
                 return Ok(None);
             };
+            since = known_since(since);
             self.hold(inode, next.clone(), since);
             node = next;
         }

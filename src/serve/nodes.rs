@@ -2,7 +2,7 @@
 
 use crate::error::{ErrorKind, Result};
 use crate::runtime::lock;
-use crate::tree::{FRESH, Node, follow};
+use crate::tree::{FRESH, Node, follow, known_since};
 use lru::LruCache;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -41,7 +41,7 @@ impl Nodes {
 
     /// As [`Nodes::find`], from a node that is known.
     fn walk(&self, names: &[OsString], known: (usize, Node, Instant)) -> Result<Option<Node>> {
-        let (mut depth, mut node, since) = known;
+        let (mut depth, mut node, mut since) = known;
         while let Some(name) = names.get(depth) {
             let Node::Directory(directory) = &node else {
                 return Ok(None);
@@ -54,6 +54,7 @@ impl Nodes {
             };
             depth += 1;
             node = found;
+            since = known_since(since);
             let before = lock(&self.known).push(names[..depth].to_vec(), (node.clone(), since));
             // Behind the lock, because that may free much.
             drop(before);

@@ -33,11 +33,18 @@ mod view;
 mod view_source;
 mod zarr;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the node that a path led to is used without following the path again. Changes must be seen within one
 /// second.
 pub const FRESH: Duration = Duration::from_millis(300);
+
+/// Since when a node counts as known that was found just now below one known since `above`. What takes long to find
+/// is not old at once, or it would be looked up again and again.
+pub fn known_since(above: Instant) -> Instant {
+    let now = Instant::now();
+    now.checked_sub(FRESH / 2).map_or(now, |least| above.max(least))
+}
 
 pub use errors::ErrorLog;
 #[cfg(feature = "mount")]

@@ -346,9 +346,14 @@ impl RootDirectory {
         }
     }
 
-    /// The same, or what it was if that fails.
+    /// What it was last, for what must not wait for a source that hangs; opened anew if names were exchanged in it
+    /// and that works.
     fn last(&self) -> Arc<dyn Directory> {
-        self.inner().unwrap_or_else(|_| lock(&self.inner).0.clone())
+        let known = lock(&self.inner).0.clone();
+        match Node::Directory(known.clone()).is_stale() {
+            true => self.inner().unwrap_or(known),
+            false => known,
+        }
     }
 }
 
