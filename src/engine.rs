@@ -281,9 +281,9 @@ impl Engine {
         true
     }
 
-    /// An error of reading the file at `path`, which a listing named: `Missing` if it is not there, and a new
-    /// listing names it still.
-    pub fn of_listed(&self, path: &Path, error: Error) -> Error {
+    /// An error of reading something that belongs to `path`, or `path` itself, which was listed: `Missing` if
+    /// it is not there although `path` is there still, so that it was not deleted meanwhile.
+    pub fn incomplete(&self, path: &Path, error: Error) -> Error {
         match error.kind() {
             ErrorKind::NotFound if self.storage.metadata(path).is_ok() => error.missing_if_not_found(),
             _ => error,

@@ -176,10 +176,15 @@ impl Error {
         self.is_transient() || matches!(self.kind(), ErrorKind::NotFound | ErrorKind::Missing)
     }
 
-    /// Whether it tells why there is nothing of a name. Where it names a file, that file is missing, and who
-    /// takes what does not exist for zeros must not be told that the name does not exist.
+    /// Whether it tells why there is nothing of a name.
     pub(crate) fn is_of_a_name(&self) -> bool {
         self.kind() == ErrorKind::NotFound && self.file().is_none()
+    }
+
+    /// Whether it names a file that is missing. Who takes what does not exist for zeros must not be told that
+    /// what needs the file does not exist.
+    pub(crate) fn is_of_a_missing_file(&self) -> bool {
+        self.kind() == ErrorKind::NotFound && self.file().is_some()
     }
 
     /// The cause alone, without its place.

@@ -206,7 +206,7 @@ pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Result<Option<
     let Ok(parsed) = TimestampedName::parse(name.as_bytes()) else {
         return Ok(None);
     };
-    let bytes = match read_text(engine, path).map_err(|e| engine.of_listed(path, e)) {
+    let bytes = match read_text(engine, path).map_err(|e| engine.incomplete(path, e)) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         bytes => bytes?,
     };

@@ -313,10 +313,12 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<(Group, u64)> {
     let from = if snapshot { files.len() - 1 } else { 0 };
     let mut memory = 0u64;
     let details = files.iter().skip(from).map(|(_, name)| {
-        let blob = engine.storage.open(&directory.join(name));
-        let blob = blob.map_err(Error::missing_if_not_found)?;
-        let body = read_generic_tile(&*blob, 0, engine.key_for(path));
-        let (_, body) = body.map_err(Error::missing_if_not_found)?;
+        let read = || {
+            let blob = engine.storage.open(&directory.join(name))?;
+            let (_, body) = read_generic_tile(&*blob, 0, engine.key_for(path))?;
+            Ok((blob, body))
+        };
+        let (blob, body) = read().map_err(Error::missing_if_not_found)?;
         let place = |e: Error| e.in_part("group details").in_file(blob.display());
         let members = GroupDetails::count(&body).map_err(place)?;
         memory = memory

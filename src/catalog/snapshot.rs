@@ -102,6 +102,12 @@ impl Snapshot {
         fragments.chain(deletes).chain(schema).max().unwrap_or(0)
     }
 
+    /// The newest of [`Snapshot::mtime`] and the times at which the array's directories changed, so that back-dated
+    /// writes and vacuums count as well.
+    pub fn changed(&self) -> u64 {
+        self.mtime().max(self.listing.changed)
+    }
+
     /// The delete and update files in force, oldest first.
     pub fn deletes(&self) -> impl Iterator<Item = &DeleteFile> {
         let deletes = self.listing.deletes.iter();

@@ -697,7 +697,7 @@ impl Member {
                 hi: Some(hi[..dimension.datatype.size()].to_vec()),
             }
         });
-        View::of(self.selection.clone()).within(ranges.collect())
+        View::of(self.selection.clone()).part(ranges.collect())
     }
 }
 

@@ -37,8 +37,7 @@ impl SourceArray {
     /// The newest of the times of its commits and changes, in milliseconds since the Unix epoch; None if what
     /// it has cannot be found.
     pub(super) fn mtime(&self) -> Option<u64> {
-        let snapshot = self.selection().ok()?.snapshot();
-        Some(snapshot.mtime().max(snapshot.listing.changed))
+        Some(self.selection().ok()?.snapshot().changed())
     }
 }
 
@@ -63,8 +62,8 @@ pub trait Source {
             || self.arrays().iter().any(|source| source.array.engine.is_stale())
     }
 
-    /// The newest of the times of commits and changes of arrays, and of changes of groups, in milliseconds since
-    /// the Unix epoch.
+    /// The newest of the times of commits and changes of arrays, and of changes of groups, in milliseconds
+    /// since the Unix epoch.
     fn mtime(&self) -> u64 {
         let arrays = self.arrays().into_iter().filter_map(SourceArray::mtime);
         let groups = self.groups().into_iter();

@@ -328,7 +328,7 @@ fn replayed<'p>(
         let place = |e: Error| e.at(0).in_part("metadata").in_file(engine.storage.display(file));
         let body = GenericFile::open(engine, file, key, true);
         let replayed = body.and_then(|body| pairs.replay(&body, &most).map_err(place));
-        replayed.map_err(|e| engine.of_listed(file, e))?;
+        replayed.map_err(|e| engine.incomplete(file, e))?;
     }
     Ok(pairs.pairs)
 }

@@ -154,8 +154,8 @@ impl<'m> Placed<'m> {
         numbers.map(|number| self.raster.bands.get(&number)).collect()
     }
 
-    /// Whether the bands of the view differ in the value of pixels without data. One that nothing is told of has
-    /// none.
+    /// Whether the bands of the view differ in the value of pixels without data. One that nothing is told of
+    /// has none.
     pub(super) fn bands_differ_in_nodata(&self, view: &View) -> bool {
         let numbered = view.fields().iter().enumerate();
         let attributes = numbered.filter(|(_, field)| field.is_attribute());

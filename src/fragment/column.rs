@@ -2,7 +2,7 @@
 
 use super::field::StoredField;
 use super::field_files::{FieldFiles, Tile, missing, overflow};
-use super::info::{FragmentInfo, incomplete};
+use super::info::FragmentInfo;
 use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList, TileListKey, WINDOW};
 use crate::bytes::{Bytes, Keep, Output, SequentialDetector};
@@ -231,7 +231,7 @@ impl Column {
         let codec = field.codec(&info.schema, part, &info.writer).ok_or_else(|| {
             Error::corrupt("the attribute is nullable, but the schema has no validity filters").at(0)
         })?;
-        let missing = |e| incomplete(&info.engine, &info.path, e);
+        let missing = |e| info.engine.incomplete(&info.path, e);
         let open = || -> Result<Arc<dyn Blob>> {
             Ok(match self.hold {
                 true => info.engine.open_immutable(&path)?,
@@ -329,7 +329,7 @@ impl OpenColumn {
     /// Adds file and field to an error.
     fn place(&self, error: Error) -> Error {
         let info = &self.column.info;
-        let error = info.place(incomplete(&info.engine, &info.path, error));
+        let error = info.place(info.engine.incomplete(&info.path, error));
         error.in_part(format_args!(
             "field `{}`",
             String::from_utf8_lossy(&self.column.field.name)

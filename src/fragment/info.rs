@@ -5,7 +5,7 @@ use super::generic_body::{GenericBody, StoredList};
 use super::geometry::Geometry;
 use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::engine::Engine;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::field::{Field, Role as FieldRole, Stored};
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::fragment::{Footer, Slots};
@@ -60,8 +60,8 @@ pub struct FragmentInfo {
     pub(super) stored: OnceLock<Vec<usize>>,
 }
 
-/// An edition of the metadata file of a fragment. There is more than one if somebody has changed the file: what is
-/// left to read of it is found by what was read before, so that all of it has to be of one edition.
+/// An edition of the metadata file of a fragment. There is more than one if somebody has changed the file: what
+/// is left to read of it is found by what was read before, so that all of it has to be of one edition.
 #[derive(Debug, Clone, Default)]
 pub struct Edition {
     /// How often the file was found changed.
@@ -249,7 +249,7 @@ impl FragmentInfo {
         })?;
         let mut body = self.generic_body(offset);
         if hold {
-            body = body.hold().map_err(|e| incomplete(&self.engine, &self.path, e))?;
+            body = body.hold().map_err(|e| self.engine.incomplete(&self.path, e))?;
         }
         Ok(Arc::new(StoredList::new(body)))
     }
@@ -283,7 +283,7 @@ impl FragmentInfo {
             .engine
             .storage
             .metadata(&path)
-            .map_err(|e| incomplete(&self.engine, &self.path, e))?
+            .map_err(|e| self.engine.incomplete(&self.path, e))?
             .len;
         if size / 8 < self.geometry.tile_num {
             return Err(Error::corrupt(format!(
@@ -306,15 +306,5 @@ impl FragmentInfo {
             self.metadata_version,
             self.edition.clone(),
         )
-    }
-}
-
-/// Makes a missing file a `Missing` error if the fragment's directory still exists.
-pub fn incomplete(engine: &Engine, fragment: &Path, error: Error) -> Error {
-    match error.kind() {
-        ErrorKind::NotFound if engine.storage.metadata(fragment).is_ok() => {
-            error.with_kind(ErrorKind::Missing).at(0)
-        }
-        _ => error,
     }
 }

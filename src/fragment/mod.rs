@@ -46,7 +46,7 @@ use crate::runtime::lock;
 use crate::storage::{Blob, Tail, join};
 use field::{StoredField, Writer};
 use geometry::Geometry;
-use info::{Edition, FragmentInfo, METADATA_FILE, incomplete};
+use info::{Edition, FragmentInfo, METADATA_FILE};
 use repeated_footers::RepeatedFooters;
 use schemas::Schemas;
 use std::os::unix::ffi::OsStrExt;
@@ -330,13 +330,9 @@ impl Fragment {
         let read = self.engine.read_fragment(&self.path, read);
         read.map_err(|e| {
             let path = self.metadata_path();
-            self.incomplete(e).in_file(self.engine.storage.display(&path))
+            let error = self.engine.incomplete(&self.path, e);
+            error.in_file(self.engine.storage.display(&path))
         })
-    }
-
-    /// A missing file is damage if the fragment still exists, but not if it was vacuumed meanwhile.
-    fn incomplete(&self, error: Error) -> Error {
-        incomplete(&self.engine, &self.path, error)
     }
 
     fn read(&self) -> Result<FragmentInfo> {

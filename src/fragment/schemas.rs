@@ -89,7 +89,7 @@ impl Schemas {
             Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))
         };
         let schema = parse().map_err(|e| predecessor(&*blob, name).unwrap_or(e));
-        let schema = Arc::new(schema.map_err(|e| self.engine.of_listed(&path, e))?);
+        let schema = Arc::new(schema.map_err(|e| self.engine.incomplete(&path, e))?);
         let known = ParsedSchema {
             schema: schema.clone(),
             state,

@@ -352,9 +352,7 @@ impl FileSystem {
             let found = match directory.lookup(name) {
                 Ok(Some(Node::Link(_))) if !self.all_may_list(above) => Ok(None),
                 // A file that was listed may be gone since.
-                Err(error) if error.kind() == ErrorKind::NotFound && !error.is_of_a_name() => {
-                    directory.lookup(name)
-                }
+                Err(error) if error.is_of_a_missing_file() => directory.lookup(name),
                 found => found,
             };
             // Names lead to other files when the source's permissions or links change.
@@ -379,7 +377,7 @@ impl FileSystem {
                 })
             }
             // So that the kernel looks it up again.
-            Err(error) if error.kind() == ErrorKind::NotFound && self.is_gone(&parent) => Err(Errno::ESTALE),
+            Err(error) if error.is_of_a_missing_file() && self.is_gone(&parent) => Err(Errno::ESTALE),
             Err(error) => Err(self.reporter.inside(&parent.path_of(name), &error)),
         }
     }

@@ -43,7 +43,7 @@ pub(super) struct Inode {
     name: Box<OsStr>,
     /// The path's hash before [`spread`].
     hash: u64,
-    /// None if it must be looked up again. With the time when the first of its path's names was looked up.
+    /// None if it must be looked up again. With the time since when the path is known to lead to it.
     node: Mutex<Option<(Node, Instant)>>,
     /// Whether the node was used since it was last considered for eviction.
     used: AtomicBool,
@@ -106,7 +106,7 @@ impl Inode {
         }
     }
 
-    /// The node, if it is kept, and since when its path is known to lead to it. Marks it as used.
+    /// What is kept of the node. Marks it as used.
     fn held(&self) -> Option<(Node, Instant)> {
         let node = lock(&self.node).clone();
         self.used.store(true, Ordering::Relaxed);
@@ -351,8 +351,8 @@ impl Inodes {
         Some(inode)
     }
 
-    /// The node of `inode`, looked up again by its path if it was not kept, is older than [`FRESH`] or `is_stale`:
-    /// who stays in a directory does not look it up. None if its path does not exist any more.
+    /// The node of `inode`, looked up again by its path if it was not kept, is older than [`FRESH`] or
+    /// `is_stale`: who stays in a directory does not look it up. None if its path does not exist any more.
     pub(super) fn node(&self, inode: &Arc<Inode>, is_stale: impl Fn(&Node) -> bool) -> Result<Option<Node>> {
         let mut way = Vec::new();
         let mut at = inode;

@@ -28,7 +28,7 @@ pub(crate) fn labelled(of: &Selection, label: &DimensionLabel, wanted: &DimRange
     };
     let own = of.labels.iter().find(|own| own.label.name == label.name);
     let own = own.ok_or_else(|| Error::internal("there is no such label"))?;
-    let view = View::of(own.whole.as_ref().map_err(Clone::clone)?.clone());
+    let view = own.view()?;
     let labels = Labels::new(&view, &of.schema, label)?;
     let region = view.region()?.filter(|_| labels.cells.count() > 0);
     let none = || Error::not_found(UNWRITTEN);
@@ -118,6 +118,11 @@ impl AxisLabel {
         });
         labels.collect()
     }
+
+    /// A view of all labels.
+    fn view(&self) -> Result<View> {
+        self.whole.clone().map(View::of)
+    }
 }
 
 impl Hash for AxisLabel {
@@ -169,8 +174,8 @@ impl View {
 
     fn find_along(&self, index: usize) -> Result<Along> {
         let missing = || Error::internal("there is no such label");
-        let AxisLabel { label, whole } = self.of.labels.get(index).ok_or_else(missing)?;
-        let whole = View::of(whole.as_ref().map_err(Clone::clone)?.clone());
+        let own = self.of.labels.get(index).ok_or_else(missing)?;
+        let (label, whole) = (&own.label, own.view()?);
         let field = field(&whole, &self.of.schema, label)?;
         if whole.shape_at_most()?.contains(&0) {
             return Err(Error::not_found(UNWRITTEN));

@@ -80,7 +80,7 @@ enum Merge {
 }
 
 impl View {
-    /// The view of [`Selection::within`]. If it is unknown which fragments are seen, it has no cells: see
+    /// The view of [`Selection::part`]. If it is unknown which fragments are seen, it has no cells: see
     /// [`View::check_complete`].
     pub(crate) fn new(
         array: Arc<Array>,
@@ -88,7 +88,7 @@ impl View {
         subarray: Option<Vec<DimRange>>,
     ) -> Result<View> {
         let whole = Selection::new(array, times.into())?;
-        Ok(View::of(whole.within(subarray)))
+        Ok(View::of(whole.part(subarray, None)))
     }
 
     /// The view of what is selected.
@@ -120,7 +120,7 @@ impl View {
         Ok(View::of(self.of.part(subarray, most)))
     }
 
-    /// A view of this state of a part of the domain.
+    /// A view of this state of a part of the domain, as in [`Selection::part`].
     pub(crate) fn part(&self, subarray: Vec<DimRange>) -> View {
         View::of(self.of.part(Some(subarray), None))
     }
@@ -143,11 +143,6 @@ impl View {
         }
         ranges.reverse();
         Ok(Some(ranges))
-    }
-
-    /// The cells of this state in `subarray`, as in [`Selection::within`].
-    pub(crate) fn within(&self, subarray: Vec<DimRange>) -> View {
-        View::of(self.of.part(Some(subarray), None))
     }
 
     /// [`Selection::check_complete`].

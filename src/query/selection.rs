@@ -77,18 +77,13 @@ impl Selection {
             schema_file,
             labels,
         };
-        Ok(whole.within(None))
+        Ok(whole.part(None, None))
     }
 
-    /// The cells in `subarray` (None: the whole domain) of the same array at the same time. It has one range per
-    /// dimension, in the schema's order, already checked against the domain.
-    pub(crate) fn within(&self, subarray: Option<Vec<DimRange>>) -> Selection {
-        self.part(subarray, None)
-    }
-
-    /// The cells in `subarray` of the same array at the same time; if `most` is given, only so many of the
-    /// first ones.
-    pub(super) fn part(&self, subarray: Option<Vec<DimRange>>, most: Option<u64>) -> Selection {
+    /// The cells in `subarray` (None: the whole domain) of the same array at the same time; if `most` is given,
+    /// only so many of the first ones. `subarray` has one range per dimension, in the schema's order, already
+    /// checked against the domain.
+    pub(crate) fn part(&self, subarray: Option<Vec<DimRange>>, most: Option<u64>) -> Selection {
         let mut part = Selection {
             incomplete: self.snapshot.check_complete(now()).err(),
             unsorted: self.known_unsorted(),

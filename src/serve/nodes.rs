@@ -1,6 +1,6 @@
 //! Files and directories by their paths, as they were found a moment ago.
 
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::runtime::lock;
 use crate::tree::{FRESH, Node, follow, known_since};
 use lru::LruCache;
@@ -15,7 +15,7 @@ const MAX_KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// The nodes of a tree.
 pub struct Nodes {
     root: Node,
-    /// Each node with the time when the first of its names was looked up.
+    /// Each node, and since when its path is known to lead to it.
     known: Mutex<LruCache<Vec<OsString>, (Node, Instant)>>,
 }
 
@@ -32,9 +32,7 @@ impl Nodes {
     pub fn find(&self, names: &[OsString]) -> Result<Option<Node>> {
         match self.walk(names, self.nearest(names)) {
             // A file that was listed may be gone since, and a directory on the way with it.
-            Err(error) if error.kind() == ErrorKind::NotFound && !error.is_of_a_name() => {
-                self.walk(names, self.top())
-            }
+            Err(error) if error.is_of_a_missing_file() => self.walk(names, self.top()),
             found => found,
         }
     }

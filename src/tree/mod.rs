@@ -35,12 +35,12 @@ mod zarr;
 
 use std::time::{Duration, Instant};
 
-/// How long the node that a path led to is used without following the path again. Changes must be seen within one
-/// second.
+/// How long the node that a path led to is used without following the path again. Changes must be seen within
+/// one second.
 pub const FRESH: Duration = Duration::from_millis(300);
 
-/// Since when a node counts as known that was found just now below one known since `above`. What takes long to find
-/// is not old at once, or it would be looked up again and again.
+/// Since when a node counts as known that was found just now below one known since `above`. What takes long to
+/// find is not old at once, or it would be looked up again and again.
 pub fn known_since(above: Instant) -> Instant {
     let now = Instant::now();
     now.checked_sub(FRESH / 2).map_or(now, |least| above.max(least))

@@ -100,17 +100,15 @@ impl ViewSource {
         }
     }
 
-    /// Modification time in milliseconds since the Unix epoch: the newest of the timestamps of commits and
-    /// the change times of their directories, so that back-dated writes and vacuums count as well. Those of labels
-    /// count too.
+    /// Modification time in milliseconds since the Unix epoch: the newest of the times at which the
+    /// array and its labels [changed](crate::catalog::snapshot::Snapshot::changed).
     pub fn mtime(&self) -> u64 {
         let ArrayAt { array, when } = &self.array_at;
         let schema = self.array_at.schema().ok();
         let labels = schema.iter().flat_map(|schema| &schema.dimension_labels);
         let labels = labels.filter_map(|label| array.label(label)?.snapshot_at(when).ok());
         let all = self.array_at.snapshot().into_iter().chain(labels);
-        let times = all.map(|snapshot| snapshot.mtime().max(snapshot.listing.changed));
-        times.max().unwrap_or(0)
+        all.map(|snapshot| snapshot.changed()).max().unwrap_or(0)
     }
 }
 
@@ -142,7 +140,7 @@ impl Part {
                 ranges
             }
         };
-        Ok(whole.within(ranges))
+        Ok(whole.part(ranges, None))
     }
 }
 

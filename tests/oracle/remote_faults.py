@@ -31,6 +31,7 @@ from hostile import PIECE, Hostile, azure_object, azure_page, dav_entry, s3_obje
 from mount import binary, errors, mounted, stats, unmount
 from proxy import Proxy
 from remote_requests import read_at
+from serve import serving
 from stores import KEYS as SECRETS, Moto, Wrong, clean_environment, expect
 
 CELLS, TILE = 1 << 20, 1 << 16
@@ -449,24 +450,13 @@ def read_all(point, paths):
     return found
 
 
-@contextlib.contextmanager
-def served(place, proxy):
-    """A server of it through a proxy. Yields a function that gives the status and the content of a path."""
-    command = [binary(), "serve", place.url, "--listen", "127.0.0.1:0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=place.moto.env(proxy.host)) as server:
-        url = server.stdout.readline().strip()
-
-        def get(path):
-            try:
-                with urllib.request.urlopen(url + path) as answer:
-                    return answer.status, answer.read()
-            except urllib.error.HTTPError as error:
-                return error.code, None
-
-        try:
-            yield get
-        finally:
-            server.terminate()
+def get(url, path):
+    """The status and the content of a file over HTTP."""
+    try:
+        with urllib.request.urlopen(url + path) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, None
 
 
 @scenario
@@ -489,8 +479,8 @@ def listed_files_that_are_missing(place):
                 time.sleep(0.2)
         with Proxy(place.moto.host) as proxy:
             proxy.fault(404, kind="get", path=part, times=10**6)
-            with served(place, proxy) as get:
-                got = {path: get(path) for path in NEEDING}
+            with serving(place.url, "--listen", "127.0.0.1:0", env=place.moto.env(proxy.host)) as ([url], _):
+                got = {path: get(url, path) for path in NEEDING}
                 wrong = {path: one for path, one in got.items() if one not in ((200, want[path]), (500, None))}
                 expect(not wrong and (500, None) in got.values(), f"{part} over HTTP: {wrong or got}")
 

@@ -36,10 +36,10 @@ HOST = b"Host: localhost\r\n"
 
 
 @contextlib.contextmanager
-def serving(source, *options, ready=True):
+def serving(source, *options, ready=True, env=None):
     """Serves `source`. Yields the URLs and the process, which is stopped at the end and has to end well."""
     command = [binary(), "serve", str(source), *options]
-    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     try:
         urls = []
         wanted = max(1, options.count("--listen"))

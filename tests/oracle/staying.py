@@ -266,6 +266,15 @@ def compare_kinds(checks, source, point):
         except OSError as error:
             found = error.errno
         checks.equal("kinds: chunks along an axis that is gone", found in ([], errno.ESTALE, errno.ENOENT), True)
+    with staying(point / "axes/data/array.zarr"):
+        checks.equal("kinds: a group of Zarr", "zarr.json" in os.listdir("."), True)
+        shutil.rmtree(path)
+        sparse = tiledb.ArraySchema(tiledb.Domain(*dims), attrs=[tiledb.Attr("a", dtype=np.int64)], sparse=True)
+        tiledb.Array.create(path, sparse)
+        with tiledb.open(path, "w") as array:
+            array[np.array([1]), np.array([2])] = np.array([7])
+        time.sleep(SETTLED)
+        checks.equal("kinds: that of an array that is sparse", read("zarr.json") in (errno.ESTALE, errno.ENOENT), True)
 
 
 def compare_touched(checks, source, point):

@@ -327,7 +327,8 @@ impl Frame {
         })
     }
 
-    /// Whether metadata proves that joinids are 0, 1, .. without gaps: `rows` different ones from 0 to `rows` - 1.
+    /// Whether metadata proves that joinids are 0, 1, .. without gaps: `rows` different ones from 0 to
+    /// `rows` - 1.
     fn is_whole(&self, rows: u64) -> Result<bool> {
         if self.view.schema().allows_duplicates {
             return Ok(false);

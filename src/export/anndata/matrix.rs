@@ -123,7 +123,7 @@ impl Element for Dense {
         // A range without cells is none.
         let ends = shape.iter().map(|length| range(0, *length as i64 - 1));
         let content = DenseChunks {
-            view: Arc::new(self.view.within(ends.collect())),
+            view: Arc::new(self.view.part(ends.collect())),
             variable,
         };
         Ok(Array::new(of, shape, sides, encoded("array", "0.2.0"), content).into())
@@ -316,7 +316,7 @@ impl Table {
             self.axis.joinid(self.rows.start),
             self.axis.joinid(self.rows.end - 1),
         );
-        let part = self.view.within(vec![rows, DimRange::default()]);
+        let part = self.view.part(vec![rows, DimRange::default()]);
         let (count, opened) = (part.count()?, |field| part.open(field));
         let (first, second, data) = (opened(0)?, opened(1)?, opened(self.field)?);
         let size = (self.len / (self.rows.end - self.rows.start) / self.width) as usize;

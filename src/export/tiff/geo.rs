@@ -120,8 +120,8 @@ fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
     (keys.flatten().collect(), text)
 }
 
-/// GDAL's metadata: tags of the raster, then those of each sample that the image `has`; empty if there are none.
-/// Of the tags that keys repeat, none.
+/// GDAL's metadata: tags of the raster, then those of each sample that the image `has`; empty if there are
+/// none. Of the tags that keys repeat, none.
 fn metadata(tags: &[Tag], has_keys: bool, bands: &[Option<&Band>], has: impl Fn(&Tag) -> bool) -> String {
     let mut items = String::new();
     let mut item = |name: &str, rest: &str, text: &str| {

@@ -214,7 +214,7 @@ impl MatrixCells {
                     lo: end(*band.start()),
                     hi: end(*band.end()),
                 };
-                let part = view.within(vec![rows, DimRange::default()]);
+                let part = view.part(vec![rows, DimRange::default()]);
                 let fields = Arc::new([part.open(0)?, part.open(1)?, part.open(*values)?]);
                 cut(
                     &fields,
