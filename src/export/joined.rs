@@ -37,7 +37,7 @@ impl SourceArray {
     /// The newest of the times of its commits and changes, in milliseconds since the Unix epoch; None if what
     /// it has cannot be found.
     pub(super) fn mtime(&self) -> Option<u64> {
-        Some(self.selection().ok()?.snapshot().changed())
+        Some(self.selection().ok()?.changed())
     }
 }
 

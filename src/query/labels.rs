@@ -123,6 +123,11 @@ impl AxisLabel {
     fn view(&self) -> Result<View> {
         self.whole.clone().map(View::of)
     }
+
+    /// What is seen of the array of the labels; None if that is unknown.
+    pub(super) fn selection(&self) -> Option<&Selection> {
+        self.whole.as_ref().ok()
+    }
 }
 
 impl Hash for AxisLabel {

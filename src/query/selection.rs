@@ -152,6 +152,14 @@ impl Selection {
         &self.snapshot
     }
 
+    /// When what is seen of the array and of its labels [changed](Snapshot::changed) last, in milliseconds since
+    /// the Unix epoch.
+    pub(crate) fn changed(&self) -> u64 {
+        let labels = self.labels.iter().filter_map(AxisLabel::selection);
+        let labels = labels.map(|labels| labels.snapshot.changed());
+        labels.fold(self.snapshot.changed(), u64::max)
+    }
+
     /// A hash of the state that is seen: two selections of an array with equal hashes show the same.
     pub(crate) fn state(&self) -> u64 {
         self.state

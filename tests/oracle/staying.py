@@ -229,6 +229,18 @@ def compare_members(checks, source, point):
     point_to(f"{source}/moved", "v")
     with netCDF4.Dataset(group / "dataset.nc") as dataset:
         checks.equal("members: dataset.nc of an array that was moved", dataset["v"][:].tolist(), two)
+    labelled = f"{source}/labelled"
+    row = tiledb.Dim("row", domain=(0, 7), tile=4, dtype=np.int32)
+    labels = {0: {"lat": row.create_label_schema("increasing", np.float64)}}
+    tiledb.Array.create(labelled, tiledb.ArraySchema(tiledb.Domain(row), [tiledb.Attr("a", dtype=np.int64)], dim_labels=labels))
+    with tiledb.open(labelled, "w") as array:
+        array[:] = {"a": np.arange(8), "lat": np.arange(8.0)}
+    point_to(labelled, "v")
+    before = (group / "dataset.nc").stat().st_mtime
+    with tiledb.open(f"{labelled}/__labels/l0", "w") as array:
+        array[:] = np.arange(8.0) * 2
+    time.sleep(SETTLED)
+    checks.equal("members: the time of dataset.nc when labels are written", (group / "dataset.nc").stat().st_mtime > before, True)
     before = (group / "metadata.json").stat().st_mtime
     with tiledb.Group(path, "w") as changed:
         changed.meta["k"] = 1
