@@ -244,7 +244,7 @@ impl Engine {
     /// Opens a file that never changes once it exists, or returns it from the open files. If the file has
     /// changed nevertheless, it is opened again.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        let blob = self.files.open_cached(path, self.steady.is_some())?;
+        let blob = self.files.open_cached(path)?;
         if let Some(steady) = &self.steady {
             steady.meet(path, blob.version().0)?;
         }
@@ -379,9 +379,7 @@ impl Reopened {
         let blob = self.engine.open_immutable(&self.path)?;
         match blob.version() == self.version {
             true => Ok(blob),
-            false => Err(Error::corrupt("the file has changed since it was opened")
-                .at(0)
-                .in_file(&*self.display)),
+            false => Err(Error::changed().at(0).in_file(&*self.display)),
         }
     }
 }
@@ -404,6 +402,12 @@ impl Blob for Reopened {
     fn will_read_through(&self, range: Range<u64>) {
         if let Ok(blob) = self.open() {
             blob.will_read_through(range);
+        }
+    }
+
+    fn forget(&self, range: Range<u64>) {
+        if let Ok(blob) = self.open() {
+            blob.forget(range);
         }
     }
 

@@ -20,6 +20,8 @@ pub enum ErrorKind {
     Truncated,
     /// The bytes contradict the format.
     Corrupt,
+    /// The file is not the one any more that was opened.
+    Changed,
     /// A checksum filter's digest differs from that of the data.
     ChecksumMismatch,
     /// A format version that this program does not know.
@@ -75,6 +77,11 @@ impl Error {
     /// Bytes that contradict the format.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// A file that was replaced or written to after it was opened.
+    pub fn changed() -> Self {
+        Self::new(ErrorKind::Changed, "the file has changed since it was opened")
     }
 
     /// Bytes that end too early.
@@ -165,10 +172,13 @@ impl Error {
         self.0.kind
     }
 
-    /// Whether the same call may succeed the next time: the system or a store has refused it or failed, or
-    /// nobody waited for it any more. All others are of what the files hold.
+    /// Whether the same call may succeed the next time: the system or a store has refused it or failed, the
+    /// file was replaced meanwhile, or nobody waited for it any more. All others are of what the files hold.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Io(_) | ErrorKind::Abandoned)
+        matches!(
+            self.0.kind,
+            ErrorKind::Io(_) | ErrorKind::Abandoned | ErrorKind::Changed
+        )
     }
 
     /// Whether the same call may succeed the next time, or a file is missing that may turn up.

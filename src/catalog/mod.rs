@@ -256,6 +256,11 @@ impl Array {
         })
     }
 
+    /// Makes the next snapshot of "now" anew.
+    pub(crate) fn forget_snapshot(&self) {
+        *lock(&self.latest) = None;
+    }
+
     /// What a reader sees who asks for `when`.
     pub(crate) fn snapshot_at(&self, when: &When) -> Result<Arc<Snapshot>> {
         match when {

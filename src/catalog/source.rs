@@ -247,6 +247,20 @@ mod tests {
     }
 
     #[test]
+    fn a_schema_that_was_damaged_leaves_no_error() {
+        let root = "tests/data/versions/v22";
+        let (storage, source) = Refusing::of(
+            root,
+            "sparse/__schema/__1_1_5513743ff39ac3f1e318ada9ebb3e1ef",
+            ErrorKind::Corrupt,
+        );
+        assert_eq!(cells(&source), Err(ErrorKind::Corrupt));
+        *lock(&storage.refused) = None;
+        let whole = Source::open(root, &SourceOptions::default()).unwrap();
+        assert_eq!(cells(&source), cells(&whole));
+    }
+
+    #[test]
     fn who_stops_waiting_for_commits_leaves_no_error() {
         let root = "tests/data/versions/v22";
         let consolidated = "sparse/__commits/__10_50_498b41bae35ccdb194a28c2ae13bf45a_22.con";

@@ -68,6 +68,7 @@ impl Kind {
                 ErrorKind::NotFound | ErrorKind::Missing => "missing",
                 ErrorKind::Truncated => "truncated",
                 ErrorKind::Corrupt => "corrupt",
+                ErrorKind::Changed => "changed",
                 ErrorKind::ChecksumMismatch => "checksum",
                 ErrorKind::UnsupportedVersion => "unsupported_version",
                 ErrorKind::Unsupported => "unsupported",

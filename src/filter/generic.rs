@@ -23,6 +23,7 @@ use crate::format::datatype::Datatype;
 use crate::format::enums::Encryption;
 use crate::format::pipeline::Pipeline;
 use crate::storage::Blob;
+use std::ops::Range;
 
 /// Bytes before the pipeline.
 const HEADER: u64 = 34;
@@ -56,8 +57,10 @@ impl GenericTile {
     /// Reads the header of the tile at `offset`. `key` is kept for decoding: the header itself is not
     /// encrypted.
     pub fn read_header(blob: &dyn Blob, offset: u64, key: Option<&EncryptionKey>) -> Result<GenericTile> {
-        Self::parse_header(blob, offset, key)
-            .map_err(|e| e.in_part("generic tile header").in_file(blob.display()))
+        Self::parse_header(blob, offset, key).map_err(|e| {
+            forget(blob, offset..blob.len(), &e);
+            e.in_part("generic tile header").in_file(blob.display())
+        })
     }
 
     fn parse_header(blob: &dyn Blob, offset: u64, key: Option<&EncryptionKey>) -> Result<GenericTile> {
@@ -153,12 +156,22 @@ impl GenericTile {
             .at(self.data_start)
             .in_file(blob.display()));
         }
-        let index = self.index(blob)?;
-        let mut out = Vec::new();
-        for chunk in 0..index.chunks().len() {
-            out.extend_from_slice(&self.decode_chunk(blob, &index, chunk)?);
-        }
-        Ok(out)
+        let decode = || {
+            let index = self.index(blob)?;
+            let mut out = Vec::new();
+            for chunk in 0..index.chunks().len() {
+                out.extend_from_slice(&self.decode_chunk(blob, &index, chunk)?);
+            }
+            Ok(out)
+        };
+        decode().inspect_err(|error| forget(blob, self.data_start..self.data_end, error))
+    }
+}
+
+/// Keeps nothing of what was read of this range if it makes no sense, as `error` tells.
+fn forget(blob: &dyn Blob, range: Range<u64>, error: &Error) {
+    if !error.may_pass() {
+        blob.forget(range);
     }
 }
 

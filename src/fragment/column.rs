@@ -243,6 +243,8 @@ impl Column {
         Ok(TileFile {
             engine: info.engine.clone(),
             object: info.engine.object(&*blob, DATA_FILE),
+            path,
+            edition: info.edition.clone(),
             blob,
             codec,
             offsets,

@@ -15,7 +15,6 @@ use crate::runtime::lock;
 use crate::storage::Blob;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// The body of a generic tile. The first access reads its header.
@@ -80,16 +79,15 @@ impl GenericBody {
             None => Arc::new(Reopened::new(&self.engine, self.path.clone())?),
         };
         if blob.version() != self.version {
-            self.edition.end();
-            self.engine.has_changed_fragments.store(true, Ordering::Release);
-            return Err(self.place(Error::corrupt(
-                "the file has changed since the fragment was first read",
-            )));
+            self.edition.end(&self.engine);
+            return Err(self.place(Error::changed()));
         }
         let tile = GenericTile::read_header(&*blob, self.offset, self.key.as_ref())?;
         tile.check_key().map_err(|e| self.place(e))?;
         let file = TileFile {
             engine: self.engine.clone(),
+            path: self.path.clone(),
+            edition: self.edition.clone(),
             object: self.engine.object(&*blob, self.offset),
             blob,
             codec: tile.codec,

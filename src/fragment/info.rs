@@ -53,18 +53,18 @@ pub struct FragmentInfo {
     pub metadata_size: u64,
     /// The state of the metadata file that it was read from.
     pub(super) metadata_version: (u64, u64, u64),
-    /// The edition of that file.
+    /// The edition of the files.
     pub(super) edition: Edition,
     pub(super) var_sums: Vec<OnceLock<Arc<PrefixSums>>>,
     /// The indexes of the fields that it stores.
     pub(super) stored: OnceLock<Vec<usize>>,
 }
 
-/// An edition of the metadata file of a fragment. There is more than one if somebody has changed the file: what
-/// is left to read of it is found by what was read before, so that all of it has to be of one edition.
+/// An edition of the files of a fragment. There is more than one if somebody has changed a file: what is left
+/// to read of the metadata is found by what was read before, so that all of it has to be of one edition.
 #[derive(Debug, Clone, Default)]
 pub struct Edition {
-    /// How often the file was found changed.
+    /// How often a file was found changed.
     changes: Arc<AtomicU64>,
     /// How often before this edition was read.
     before: u64,
@@ -80,23 +80,24 @@ impl Edition {
         }
     }
 
-    /// Whether the file was not found changed since.
+    /// Whether no file was found changed since.
     pub fn is_valid(&self) -> bool {
         self.changes() == self.before
     }
 
-    /// How often the file was found changed.
+    /// How often a file was found changed.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
 
-    /// Remembers that the file has changed since.
-    pub fn end(&self) {
+    /// Remembers that a file has changed since.
+    pub fn end(&self, engine: &Engine) {
         let (before, after) = (self.before, self.before + 1);
         // Another may have said so.
         let _ = self
             .changes
             .compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
+        engine.has_changed_fragments.store(true, Ordering::Release);
     }
 }
 

@@ -118,7 +118,7 @@ pub struct Fragment {
     opened: Arc<Mutex<Option<Arc<FragmentInfo>>>>,
     /// With how often the metadata file was found changed before.
     outline: Mutex<Option<(u64, Arc<Outline>)>>,
-    /// The first edition of the metadata file, which tells of later ones.
+    /// The first edition of the files, which tells of later ones.
     edition: Edition,
 }
 
@@ -207,7 +207,7 @@ impl Fragment {
             .map(|(_, outline)| outline)
     }
 
-    /// How often its metadata file was found changed: what was made of it by then is of another state.
+    /// How often a file of it was found changed: what was made of it by then is of another state.
     pub(crate) fn changes(&self) -> u64 {
         self.edition.changes()
     }
@@ -330,6 +330,11 @@ impl Fragment {
         let read = self.engine.read_fragment(&self.path, read);
         read.map_err(|e| {
             let path = self.metadata_path();
+            if !e.may_pass()
+                && let Ok(file) = self.engine.storage.open(&path)
+            {
+                file.forget(0..file.len());
+            }
             let error = self.engine.incomplete(&self.path, e);
             error.in_file(self.engine.storage.display(&path))
         })

@@ -1,6 +1,7 @@
 //! A file of filtered tiles, read chunk by chunk through the cache.
 
 use super::geometry::Geometry;
+use super::info::Edition;
 use super::tile_list::{TileList, WINDOW};
 use crate::bytes::{Keep, Output};
 use crate::engine::Engine;
@@ -12,6 +13,7 @@ use crate::runtime::cache::{CacheKey, Entry};
 use crate::storage::Blob;
 use std::cell::Cell;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A decoded chunk.
@@ -51,6 +53,10 @@ const STORED_KEPT: usize = 1 << 20;
 pub struct TileFile {
     /// Shared state.
     pub engine: Arc<Engine>,
+    /// Its path, relative to the source.
+    pub path: PathBuf,
+    /// The edition that the offsets are of.
+    pub edition: Edition,
     /// Its number in the cache.
     pub object: u64,
     /// The file; held while somebody reads, so that deleting it does not matter to them.
@@ -161,7 +167,7 @@ impl TileFile {
                 self.blob.will_read(extent.clone());
             }
             let index = ChunkIndex::read(&*self.blob, extent.start, extent.end, size)
-                .map_err(|e| self.place(tile, e))?;
+                .map_err(|e| self.place(tile, self.distrusted(extent, e)))?;
             if !self.generic {
                 self.engine.stats.tiles_opened.add(1);
             }
@@ -202,6 +208,8 @@ impl TileFile {
                     ErrorKind::WrongKey => e.with_kind(ErrorKind::ChecksumMismatch),
                     _ => e,
                 };
+                let end = position.stored_offset.saturating_add(position.stored_length());
+                let e = self.distrusted(position.stored_offset..end, e);
                 self.place(
                     tile,
                     e.at(position.stored_offset)
@@ -209,6 +217,21 @@ impl TileFile {
                 )
             })
         })
+    }
+
+    /// `error`, which reading or decoding this range gave: what was read is not kept if it makes no sense,
+    /// nor the file if another has its place by now.
+    fn distrusted(&self, range: Range<u64>, error: Error) -> Error {
+        if error.may_pass() && error.kind() != ErrorKind::Changed {
+            return error;
+        }
+        self.blob.forget(range);
+        let there = self.engine.storage.metadata(&self.path);
+        if there.is_ok_and(|there| there.version != self.blob.version()) {
+            self.engine.close_below(&self.path);
+            self.edition.end(&self.engine);
+        }
+        error
     }
 
     /// Reads a chunk of tile `tile` and decodes it.
@@ -292,8 +315,9 @@ impl TileFile {
                         .in_part(format_args!("chunk {number}")),
                     ));
                 }
+                let end = start + within.len() as u64;
                 out.fill(within.len(), |room| self.blob.read_at(start, room))
-                    .map_err(|e| self.place(tile, e))?;
+                    .map_err(|e| self.place(tile, self.distrusted(start..end, e)))?;
             } else {
                 let keep = out.keep.unwrap_or(Keep::Staying);
                 let chunk = self.chunk(tile, &index, number, keep)?;

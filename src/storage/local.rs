@@ -332,9 +332,7 @@ impl Blob for LocalBlob {
         })?;
         // Checked after the read, because a write sets the time before it changes a byte.
         if !self.is_unchanged() {
-            return Err(Error::corrupt("the file has changed since it was opened")
-                .at(offset)
-                .in_file(&self.display));
+            return Err(Error::changed().at(offset).in_file(&self.display));
         }
         self.stats.bytes_read.add(out.len() as u64);
         Ok(())

@@ -236,7 +236,7 @@ pub trait Blob: Send + Sync {
     /// Length in bytes when it was opened.
     fn len(&self) -> u64;
 
-    /// Fills `out` from `offset` on. `Truncated` if the file ends before, `Corrupt` if it has changed.
+    /// Fills `out` from `offset` on. `Truncated` if the file ends before, `Changed` if it has changed.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
 
     /// A hint: these bytes will be read soon.
@@ -246,6 +246,11 @@ pub trait Blob: Send + Sync {
 
     /// A hint: a reader goes through this range, and does not go on behind it.
     fn will_read_through(&self, range: Range<u64>) {
+        let _ = range;
+    }
+
+    /// What was read of this range makes no sense: it is not kept for the next reader.
+    fn forget(&self, range: Range<u64>) {
         let _ = range;
     }
 

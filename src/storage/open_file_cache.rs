@@ -43,17 +43,15 @@ impl OpenFileCache {
         }
     }
 
-    /// Opens a file that never changes once it exists, or returns the open one if it is unchanged. With
-    /// `by_path`, only if the path still leads to it.
-    pub fn open_cached(&self, path: &Path, by_path: bool) -> Result<Arc<dyn Blob>> {
+    /// Opens a file that never changes once it exists, or returns the open one if it is unchanged. A local
+    /// one only if the path still leads to it.
+    pub fn open_cached(&self, path: &Path) -> Result<Arc<dyn Blob>> {
         let known = lock(&self.files).get(path).cloned();
-        let is_there = |blob: &dyn Blob| match by_path {
+        let is_there = |blob: &dyn Blob| match self.local().map(|_| self.metadata(path)) {
+            Some(Ok(now)) => now.version == blob.version(),
             // A file that was removed gives what it gave.
-            true => match self.metadata(path) {
-                Ok(now) => now.version == blob.version(),
-                Err(e) => e.kind() == ErrorKind::NotFound,
-            },
-            false => true,
+            Some(Err(e)) => e.kind() == ErrorKind::NotFound,
+            None => true,
         };
         if let Some(blob) = known.filter(|blob| blob.is_unchanged() && is_there(&**blob)) {
             return Ok(blob);
@@ -136,7 +134,7 @@ impl Storage for OpenFileCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::MemoryStorage;
+    use crate::storage::{LocalStorage, MemoryStorage};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A source that fails with EMFILE while `limit` blobs are held.
@@ -197,7 +195,7 @@ mod tests {
     fn kept_files_are_closed_when_descriptors_run_out() {
         let (kept, scarce) = scarce(5);
         for file in 0..20 {
-            kept.open_cached(Path::new(&format!("f{file}")), false).unwrap();
+            kept.open_cached(Path::new(&format!("f{file}"))).unwrap();
         }
         assert_eq!(scarce.refused.load(Ordering::Relaxed), 3);
         assert_eq!(kept.stats.kept_files.get(), 5);
@@ -205,15 +203,31 @@ mod tests {
         kept.list(Path::new("")).unwrap();
         assert_eq!(kept.stats.kept_files.get(), 0);
         for file in 0..5 {
-            kept.open_cached(Path::new(&format!("f{file}")), false).unwrap();
+            kept.open_cached(Path::new(&format!("f{file}"))).unwrap();
         }
         kept.metadata(Path::new("f1")).unwrap();
     }
 
     #[test]
+    fn a_file_that_has_taken_the_place_of_another_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = LocalStorage::new(dir.path(), false, Arc::default()).unwrap();
+        let kept = OpenFileCache::new(Arc::new(storage), Arc::default());
+        let read = || kept.open_cached(Path::new("f")).unwrap().read(0, 3).unwrap();
+        std::fs::write(dir.path().join("f"), b"old").unwrap();
+        assert_eq!(read(), b"old");
+        std::fs::write(dir.path().join("g"), b"new").unwrap();
+        std::fs::rename(dir.path().join("g"), dir.path().join("f")).unwrap();
+        assert_eq!(read(), b"new");
+        // Who reads a fragment that is vacuumed goes on.
+        std::fs::remove_file(dir.path().join("f")).unwrap();
+        assert_eq!(read(), b"new");
+    }
+
+    #[test]
     fn files_held_by_readers_stay_open() {
         let (kept, scarce) = scarce(5);
-        let open = |file: usize| kept.open_cached(Path::new(&format!("f{file}")), false);
+        let open = |file: usize| kept.open_cached(Path::new(&format!("f{file}")));
         let held: Vec<_> = (0..5).map(|file| open(file).unwrap()).collect();
         let error = open(5).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Io(libc::EMFILE));

@@ -11,6 +11,7 @@ use tiledbfs::internals::format::pipeline::{Filter, Pipeline};
 use tiledbfs::internals::fragment::cells::FragmentCells;
 use tiledbfs::internals::fragment::column::Column;
 use tiledbfs::internals::fragment::geometry::Geometry;
+use tiledbfs::internals::fragment::info::Edition;
 use tiledbfs::internals::fragment::tile_file::TileFile;
 use tiledbfs::internals::runtime::stats::Stats;
 use tiledbfs::internals::storage::{Blob, LocalStorage};
@@ -75,6 +76,8 @@ fn part(cache_size: u64) -> (TileFile, Arc<Stats>) {
             Vec::new(),
             stats.clone(),
         )),
+        path: Default::default(),
+        edition: Edition::default(),
         object: 1,
         file_size: file.len() as u64,
         blob: Arc::new(Memory(file)),

@@ -53,7 +53,7 @@ class Fault:
 
     `what` is a status (403, 500, 503, ...), "expired" (400 ExpiredToken), "reset" (the connection breaks), "cut" (it ends after `after` bytes of
     the body), "stall" (nothing more comes after `after` bytes, for `seconds`), "late" (the answer begins after `seconds`), "whole" (the range
-    that was asked for is passed over), "call" (`call` is called, then it is answered) or "redirect" (301 without Location).
+    that was asked for is passed over), "zeros" (in place of the body), "call" (`call` is called, then it is answered) or "redirect" (301 without Location).
     """
 
     what: object
@@ -252,6 +252,8 @@ class Proxy:
         writer.write(head)
         sent = 0
         async for piece in pieces:
+            if what == "zeros":
+                piece = bytes(len(piece))
             if what in ("cut", "stall") and sent + len(piece) > fault.after:
                 writer.write(piece[: fault.after - sent])
                 await writer.drain()

@@ -486,6 +486,31 @@ def listed_files_that_are_missing(place):
 
 
 @scenario
+def one_wrong_answer(place):
+    """An object that is another one once, or whose bytes are wrong once: an error at most, and then everything is right, also for who comes later."""
+    write_metadata(place, 2)
+    with tiledb.open(place.url, "w", ctx=tiledb.Ctx(place.moto.tiledb()), timestamp=3000) as array:
+        # A part of the cells: what is read is put together from several fragments.
+        array[TILE : 2 * TILE] = {"a": np.arange(TILE, dtype="i4"), "plain": np.arange(TILE, dtype="i4")}
+    with place.mounted() as (point, _):
+        want = read_all(point, NEEDING)
+        expect(all(isinstance(one, bytes) for one in want.values()), f"{want}")
+    for part in "__schema/", "__meta/", "a0.tdb", "__fragment_metadata.tdb":
+        for what in 412, "zeros":
+            cache = tempfile.mkdtemp(dir=place.folder)
+            with place.mounted("--disk-cache", cache, faults=[(what, {"kind": "get", "path": part, "times": 1})]) as (point, proxy):
+                end = time.monotonic() + 5
+                while (found := read_all(point, NEEDING)) != want:
+                    wrong = {path: one for path, one in found.items() if one not in (want[path], errno.EIO)}
+                    expect(not wrong, f"{part}, {what}: {wrong}")
+                    expect(time.monotonic() < end, f"{part}, {what}: it does not recover: {errors(point)[-3:]}")
+                    time.sleep(0.2)
+                expect(proxy.faults[0].hits == 1, f"{part}, {what}: it did not happen")
+            with place.mounted("--disk-cache", cache) as (point, _):
+                expect(read_all(point, NEEDING) == want, f"{part}, {what}: the next mount is wrong")
+
+
+@scenario
 def a_vacuum_of_metadata(place):
     """Metadata are consolidated and vacuumed while listings are cached: nothing that needs them is said not to exist."""
     write_metadata(place, 3)

@@ -4,12 +4,12 @@
 //! arrived or are on their way, and fetches only the gaps, so no byte is fetched twice at the same time. For
 //! a sequential reader, a growing read-ahead window is fetched as well.
 
-use super::directories::File;
+use super::directories::{Child, File};
 use super::disk_cache::{DiskCache, PART, PartKey};
 use super::listing_cache::ListingCache;
 use super::piece_pool::{Holder, Pool, SMALL_PIECE};
 use super::pieces::{MAX_WINDOW, Piece, Pieces};
-use super::{changed, convert, guarded};
+use super::{convert, guarded};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::lock;
 use crate::runtime::requester::is_of_others;
@@ -18,11 +18,11 @@ use crate::runtime::stats::Stats;
 use crate::storage::Blob;
 use bytes::Bytes;
 use object_store::path::Path as Key;
-use object_store::{GetOptions, GetRange, ObjectStore};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -65,6 +65,9 @@ impl Fetcher {
     }
 }
 
+/// How long an object counts as changed before its listing is read again.
+const LISTED_AGAIN: Duration = Duration::from_secs(1);
+
 /// One state of an object. All open handles share it and its pieces.
 pub(super) struct RemoteFile {
     fetcher: Arc<Fetcher>,
@@ -74,15 +77,17 @@ pub(super) struct RemoteFile {
     key: Key,
     url: String,
     listed: Arc<File>,
-    changed: AtomicBool,
-    /// ETag and time (ms since the Unix epoch) of the first response, if the listing has no strong ETag.
+    /// When a response showed another state.
+    changed: Mutex<Option<Instant>>,
+    /// ETag and time (ms since the Unix epoch) of the first response, unless it has an ETag as the listing
+    /// does.
     seen: Mutex<Option<(Option<String>, i64)>>,
     pieces: Mutex<Pieces>,
 }
 
-/// An ETag without its quotes, which some listings leave out.
-fn unquoted(etag: &str) -> &str {
-    etag.trim_matches('"')
+/// An ETag without the mark of weak ones, and without its quotes, which some listings leave out.
+fn opaque(etag: &str) -> &str {
+    etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 
 /// Whether `if-match` can use this ETag.
@@ -99,7 +104,7 @@ impl RemoteFile {
             key,
             url,
             listed,
-            changed: AtomicBool::new(false),
+            changed: Mutex::default(),
             seen: Mutex::default(),
             pieces: Mutex::default(),
         }
@@ -111,7 +116,53 @@ impl RemoteFile {
 
     /// Whether this is the state in `listed`, and no response has shown another one.
     pub(super) fn is_of(&self, listed: &File) -> bool {
-        self.version() == listed.version && !self.changed.load(Ordering::Relaxed)
+        self.version() == listed.version && self.is_unchanged()
+    }
+
+    fn is_unchanged(&self) -> bool {
+        lock(&self.changed).is_none()
+    }
+
+    /// `Changed` if a response has shown another state, until a listing, not read at once, has this one
+    /// again.
+    fn check_unchanged(&self) -> Result<()> {
+        let Some(seen) = *lock(&self.changed) else {
+            return Ok(());
+        };
+        let is_listed = || match self.fetcher.listings.child(&self.path) {
+            Ok(Some(Child::File(listed))) => listed.version == self.version(),
+            _ => false,
+        };
+        if seen.elapsed() < LISTED_AGAIN || !is_listed() {
+            return Err(Error::changed());
+        }
+        *lock(&self.seen) = None;
+        *lock(&self.changed) = None;
+        Ok(())
+    }
+
+    /// Drops what was fetched of `range`.
+    fn forget(&self, range: Range<u64>) {
+        let mut pieces = lock(&self.pieces);
+        let begins_before = pieces.pieces.range(..range.end);
+        let within = begins_before.filter(|(_, piece)| piece.end > range.start && piece.room.is_none());
+        let starts: Vec<u64> = within.map(|(start, _)| *start).collect();
+        for start in &starts {
+            pieces.pieces.remove(start);
+        }
+        drop(pieces);
+        for start in starts {
+            self.fetcher.pool.forget((self.number, start));
+        }
+        if let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) {
+            for part in range.start / PART..range.end.div_ceil(PART) {
+                disk.remove(&PartKey {
+                    url: &self.url,
+                    etag,
+                    part,
+                });
+            }
+        }
     }
 
     /// Begins to fetch the last `bytes` bytes.
@@ -238,7 +289,7 @@ impl RemoteFile {
         }
     }
 
-    /// Fetches the non-empty `range` with one request. `Corrupt` if the object has changed.
+    /// Fetches the non-empty `range` with one request. `Changed` if the object has changed.
     async fn fetch(&self, range: Range<u64>) -> Result<Bytes> {
         let bytes = range.end - range.start;
         let most = match bytes > 4 * SMALL_PIECE {
@@ -254,16 +305,8 @@ impl RemoteFile {
         };
         let answer = self.fetcher.objects.get_opts(&self.key, options).await;
         let answer = answer.map_err(convert)?;
-        let meta = &answer.meta;
-        let same = match (etag, meta.e_tag.as_deref()) {
-            (Some(listed), Some(found)) => unquoted(listed) == unquoted(found),
-            _ => {
-                let found = (meta.e_tag.clone(), meta.last_modified.timestamp_millis());
-                *lock(&self.seen).get_or_insert_with(|| found.clone()) == found
-            }
-        };
-        if !same || meta.size != self.listed.len {
-            return Err(changed());
+        if !self.is_in(&answer.meta) {
+            return Err(Error::changed());
         }
         let found = answer.bytes().await.map_err(convert)?;
         self.fetcher.stats.bytes_fetched.add(found.len() as u64);
@@ -278,6 +321,22 @@ impl RemoteFile {
         }
         self.store_on_disk(range.start, &found);
         Ok(found)
+    }
+
+    /// Whether an answer is from the object as it was listed. Without ETags in both, what is left to compare
+    /// is the time, in seconds, and the answer before.
+    fn is_in(&self, answer: &ObjectMeta) -> bool {
+        let same = match (&self.listed.etag, &answer.e_tag) {
+            (Some(listed), Some(found)) => opaque(listed) == opaque(found),
+            _ => {
+                let time = answer.last_modified.timestamp_millis();
+                let known = self.listed.mtime > 0 && time > 0;
+                let found = (answer.e_tag.clone(), time);
+                (!known || self.listed.mtime / 1000 == time as u64 / 1000)
+                    && *lock(&self.seen).get_or_insert_with(|| found.clone()) == found
+            }
+        };
+        same && answer.size == self.listed.len
     }
 
     /// Stores the whole parts within `bytes`, which begin at offset `start`, in the disk cache.
@@ -319,11 +378,11 @@ impl RemoteFile {
         drop(pieces);
         if let Err(e) = &result {
             match e.kind() {
-                ErrorKind::Corrupt => self.changed.store(true, Ordering::Relaxed),
+                ErrorKind::Changed => *lock(&self.changed) = Some(Instant::now()),
                 ErrorKind::NotFound => {}
                 _ => log::debug!("{}: {e}", self.path),
             }
-            if matches!(e.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) {
+            if matches!(e.kind(), ErrorKind::Changed | ErrorKind::NotFound) {
                 self.fetcher.listings.forget(&self.path, Duration::ZERO);
             }
         }
@@ -348,9 +407,7 @@ impl RemoteFile {
         };
         let mut at = offset;
         while at < end {
-            if self.changed.load(Ordering::Relaxed) {
-                return Err(changed());
-            }
+            self.check_unchanged()?;
             let found = {
                 let pieces = lock(&self.pieces);
                 let all = pieces.gaps(&(at..end)).is_empty();
@@ -448,14 +505,17 @@ impl Blob for RemoteBlob {
         lock(&self.file.pieces).note_part(range);
     }
 
+    fn forget(&self, range: Range<u64>) {
+        self.file.forget(range);
+    }
+
     fn version(&self) -> (u64, u64, u64) {
         self.file.version()
     }
 
     fn is_unchanged(&self) -> bool {
         let known = self.file.fetcher.listings.peek(&self.file.path);
-        !self.file.changed.load(Ordering::Relaxed)
-            && known.is_none_or(|known| known.version == self.file.version())
+        self.file.is_unchanged() && known.is_none_or(|known| known.version == self.file.version())
     }
 
     fn display(&self) -> &str {

@@ -122,6 +122,11 @@ impl DiskCache {
         }
     }
 
+    /// Removes a part, if it is there. Its bytes stay in the sum until parts are evicted.
+    pub fn remove(&self, key: &PartKey<'_>) {
+        let _ = fs::remove_file(self.path(key));
+    }
+
     /// Stores a part, if it fits.
     pub fn put(&self, key: &PartKey<'_>, bytes: &[u8]) {
         match self.write(key, bytes) {

@@ -125,7 +125,7 @@ fn convert(error: object_store::Error) -> Error {
         E::NotFound { .. } => Error::not_found("the store has no such object"),
         E::PermissionDenied { .. } => refused(REFUSED),
         E::Unauthenticated { .. } => refused(WANTED),
-        E::Precondition { .. } | E::NotModified { .. } => changed(),
+        E::Precondition { .. } | E::NotModified { .. } => Error::changed(),
         E::InvalidPath { source } => Error::unsupported(format!("the object's key is not a path: {source}")),
         // For listings, some stores report these as generic errors.
         _ if says(&["403 Forbidden"]) => refused(REFUSED),
@@ -162,11 +162,6 @@ fn is_without_webdav(error: &object_store::Error) -> bool {
     let text = chain(error);
     let says = |what: &str| text.contains(what);
     says("400 Bad Request") || says("405 Method Not Allowed") || says("decoding PROPFIND")
-}
-
-/// The error for an object that has changed.
-fn changed() -> Error {
-    Error::corrupt("the file has changed since it was opened")
 }
 
 /// An error and its causes, without repetitions.
@@ -317,10 +312,12 @@ impl Pages {
                 keys = Some(keys.map_or(SMALL_PAGE, |keys: usize| keys / 8).max(1));
                 continue;
             }
-            // In a listing with a delimiter, skips everything below it.
-            let odd_end = match names && odd.ends_with('/') {
-                true => format!("{odd}\u{10FFFF}"),
-                false => odd.to_owned(),
+            // No path begins with a part that is none: everything below it is skipped.
+            let mut parts = odd.match_indices('/').map(|(slash, _)| &odd[..=slash]);
+            let part = parts.find(|part| Key::parse(part).is_err());
+            let odd_end = match part {
+                Some(part) => format!("{part}\u{10FFFF}"),
+                None => odd.to_owned(),
             };
             skipped += 1;
             if odd.len() > MAX_KEY || skipped > MAX_SKIPPED || after.is_some_and(|after| odd_end <= after) {
@@ -329,7 +326,10 @@ impl Pages {
                     "the store lists keys that are not paths without end",
                 ));
             }
-            log::warn!("{odd:?} is ignored: this key is not a path");
+            match part {
+                Some(part) => log::warn!("what is below {part:?} is ignored: these keys are not paths"),
+                None => log::warn!("{odd:?} is ignored: this key is not a path"),
+            }
             after = Some(odd_end);
             (keys, next) = (None, None);
         }

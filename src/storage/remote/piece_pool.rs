@@ -129,6 +129,14 @@ impl Pool {
         lock(&self.state).kept.put(key, kept);
     }
 
+    /// Counts a piece no more that its file has dropped.
+    pub(super) fn forget(&self, key: (u64, u64)) {
+        let mut state = lock(&self.state);
+        if let Some(piece) = state.kept.pop(&key) {
+            state.give_back(piece.bytes);
+        }
+    }
+
     /// Notes that a piece was used; `read` if all of it has been read.
     pub(super) fn used(&self, key: (u64, u64), read: bool) {
         let mut state = lock(&self.state);

@@ -44,8 +44,8 @@ pub(crate) struct TestStore {
     held: AtomicBool,
     /// Requests under way, and the most that were at once.
     pub(crate) under_way: Mutex<(usize, usize)>,
-    /// A key in listings that `object_store` cannot parse.
-    pub(crate) odd: Mutex<Option<&'static str>>,
+    /// Keys in listings that `object_store` cannot parse.
+    pub(crate) odd: Mutex<Vec<String>>,
     /// Keys per page.
     pub(crate) page: usize,
 }
@@ -189,7 +189,11 @@ impl PaginatedListStore for TestStore {
             objects.retain(|object| object.location.as_ref().starts_with(&prefix));
             // A page counts keys and common prefixes.
             let mut names = BTreeSet::new();
-            let odd = self.odd.lock().unwrap().filter(|odd| odd.starts_with(&prefix));
+            let odd = self.odd.lock().unwrap().clone();
+            let odd = odd
+                .iter()
+                .map(String::as_str)
+                .filter(|odd| odd.starts_with(&prefix));
             for key in objects.iter().map(|object| object.location.as_ref()).chain(odd) {
                 let name = match options.delimiter.is_some() {
                     true => key[prefix.len()..]

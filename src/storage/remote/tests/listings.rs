@@ -37,7 +37,7 @@ fn keys_that_are_not_paths_are_skipped() {
             for name in ["a/x", "a/y", "b", "c/d/e", "c/d/f", "x", "y/z"] {
                 store.put(&format!("p/{name}"), b"1");
             }
-            *store.odd.lock().unwrap() = Some(odd);
+            *store.odd.lock().unwrap() = vec![odd.to_owned()];
             let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
             assert_eq!(names(&*storage, "a"), ["x", "y"], "{odd} {page}");
             assert_eq!(names(&*storage, "c/d"), ["e", "f"]);
@@ -45,6 +45,26 @@ fn keys_that_are_not_paths_are_skipped() {
             assert_eq!(top[..5], ["a", "b", "c", "x", "y"], "{odd} {page}");
         }
     }
+}
+
+#[test]
+fn many_keys_that_are_not_paths_are_skipped_at_once() {
+    let store = TestStore::new(1000);
+    for name in ["a/x", "b"] {
+        store.put(&format!("p/{name}"), b"1");
+    }
+    let below = |part: &str| {
+        (0..500)
+            .map(move |number| format!("p/{part}/{number}"))
+            .collect::<Vec<_>>()
+    };
+    *store.odd.lock().unwrap() = [below("a/"), below("a/y/../z"), below("c\u{1}")].concat();
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    store.asked();
+    assert_eq!(names(&*storage, "a"), ["x"]);
+    assert!(names(&*storage, "").starts_with(&["a", "b"].map(str::to_owned)));
+    let asked = store.asked().len();
+    assert!(asked <= 20, "{asked}");
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn a_changed_object_fails_open_readers_and_is_new_when_reopened() {
     old.read(0, 10).unwrap();
     store.put("p/f", &[9; 1 << 20]);
     let error = old.read(900_000, 10).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Corrupt);
+    assert_eq!(error.kind(), ErrorKind::Changed);
     assert!(
         error.to_string().contains("has changed since it was opened"),
         "{error}"
