@@ -55,14 +55,17 @@ impl Snapshot {
         }
     }
 
-    /// A hash of the names of the fragments, commits, deletes and metadata that are seen.
+    /// A hash of the names of the fragments, commits, deletes and metadata that are seen: what is written
+    /// later does not change it.
     pub fn digest(&self) -> u64 {
         *self.digest.get_or_init(|| {
             let mut hasher = DefaultHasher::new();
             for entry in self.fragments() {
                 entry.name.hash(&mut hasher);
             }
-            for commit in &self.listing.commits {
+            let is_later = |name: &TimestampedName| name.timestamps.0 > self.times.end;
+            let commits = self.listing.commits.iter();
+            for commit in commits.filter(|commit| !commit.parsed.as_ref().is_some_and(is_later)) {
                 (&commit.name, commit.kind.extension()).hash(&mut hasher);
             }
             // The listing of a pin has them without their commits.
