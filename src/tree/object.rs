@@ -71,13 +71,15 @@ impl Directory for PlainDirectory {
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
+        // At a past time an array may not be there yet.
+        let is_past = self.engine.at().is_some();
         let entries: Vec<Entry> = self
             .engine
             .storage
             .list(&self.path)?
             .into_iter()
             .filter(|entry| entry.entry_type == EntryType::Directory)
-            .filter(|entry| !entry.linked || self.is_below(&entry.name))
+            .filter(|entry| !(entry.linked || is_past) || self.is_shown(&entry.name))
             .map(|entry| (entry.name, NodeType::Directory))
             .collect();
         Ok(Arc::new(entries))
@@ -93,9 +95,9 @@ impl Directory for PlainDirectory {
 }
 
 impl PlainDirectory {
-    /// Whether the child `name`, a symbolic link, is shown: not if it leads to an ancestor. If that is unknown,
-    /// it is, and accesses fail.
-    fn is_below(&self, name: &OsStr) -> bool {
+    /// Whether the child `name` is shown: not if it is a link to an ancestor, or an array of a later time. If
+    /// that is unknown, it is, and accesses fail.
+    fn is_shown(&self, name: &OsStr) -> bool {
         !matches!(self.lookup(name), Ok(None))
     }
 }

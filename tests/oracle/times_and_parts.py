@@ -254,6 +254,10 @@ def main():
             compare_parts(checks, days, point)
             compare_latest(checks, days, folder, point)
             compare_open_data_sets(checks, grid, point)
+        with mounted(folder, "--at", "2022-12-31") as point:
+            names = os.listdir(point)
+            checks.equal("a past time: arrays that were there", ("days" in names, "grid" in names), (True, False))
+            checks.equal("a past time: what is listed is there", [name for name in names if not (point / name).exists()], [])
     with tempfile.TemporaryDirectory(prefix="tiledbfs-heads-") as top:
         compare_heads(checks, write_heads(Path(top)), Path(top))
     print(f"{checks.passed} passed, {checks.failed} failed")
