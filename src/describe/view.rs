@@ -1,7 +1,9 @@
 //! `view.json`: what a view shows.
 //!
 //! The length of the document follows from names and the schema alone, so that `stat` opens no fragment. A
-//! value that depends on fragments has room for the longest possible text, and is padded with blanks.
+//! value that depends on fragments has room for the longest possible text, and is padded with blanks. With
+//! one blank more if an error is shown: a copy that was made meanwhile has another size than the document
+//! afterwards.
 
 use super::{Json, object, render, value};
 use crate::catalog::snapshot::Snapshot;
@@ -62,14 +64,18 @@ struct Facts {
     cells: Json,
     error: Json,
     exports: Json,
+    /// Whether an error is shown.
+    failed: bool,
 }
 
 /// The document. `options` say which exports exist.
 pub fn view_json(view: &View, options: &ExportOptions) -> Vec<u8> {
-    let mut text = render(&document(view, &known(view, options)));
+    let facts = known(view, options);
+    let failed = facts.failed;
+    let mut text = render(&document(view, &facts));
     let longest = render(&document(view, &longest(view))).len();
     text.pop();
-    text.resize((longest - 1).max(text.len()), b' ');
+    text.resize((longest - 1).max(text.len()) + usize::from(failed), b' ');
     text.push(b'\n');
     text
 }
@@ -81,8 +87,12 @@ fn known(view: &View, options: &ExportOptions) -> Facts {
     let error = [region.as_ref().err(), shape.as_ref().err(), cells.as_ref().err()];
     let error = error.into_iter().flatten().next();
     let names = names_with_labels(view);
-    let exports = Export::all(view).into_iter();
+    let exports: Vec<_> = Export::all(view)
+        .into_iter()
+        .map(|one| (one.absent(view, options), one))
+        .collect();
     Facts {
+        failed: error.is_some() || exports.iter().any(|(absent, _)| absent.is_err()),
         error: error.map(|error| plain(&error.to_string())).into(),
         region: match &region {
             Ok(Some(rect)) => value::rect(dimensions, rect),
@@ -91,8 +101,8 @@ fn known(view: &View, options: &ExportOptions) -> Facts {
         cells: cells.ok().into(),
         shape,
         exports: exports
-            .map(|one| {
-                let absent = one.absent(view, options);
+            .into_iter()
+            .map(|(absent, one)| {
                 let left_out = left_out(view, &one, &absent);
                 export(&one, absent, left_out, &names)
             })
@@ -163,6 +173,7 @@ fn longest(view: &View) -> Facts {
         cells: u64::MAX.into(),
         error: "x".repeat(ERROR).into(),
         exports: exports.map(longest_of).collect(),
+        failed: false,
     }
 }
 
