@@ -71,7 +71,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
     /// Let scripts of this site read, as https://example.org; `*` for those of all
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     cors: Vec<String>,
     /// Where a proxy in front shows the tree, if it keeps that path in requests
     #[arg(long, value_name = "/PATH", default_value = "", value_parser = parse_prefix)]
@@ -92,6 +92,18 @@ pub(super) struct ServeArgs {
     shown: ShownArgs,
     #[command(flatten)]
     log_args: logging::LogArgs,
+}
+
+/// An origin as browsers send it, or `*`.
+fn parse_origin(text: &str) -> Result<String, String> {
+    let origin = text.trim_end_matches('/');
+    let is_origin = |(scheme, host): (&str, &str)| {
+        !scheme.is_empty() && !host.is_empty() && !host.contains(['/', '?', '#', '@', ' '])
+    };
+    match origin == "*" || origin.split_once("://").is_some_and(is_origin) {
+        true => Ok(origin.to_owned()),
+        false => Err("an origin has a scheme and a host, as https://example.org".to_owned()),
+    }
 }
 
 /// Parses the path of a prefix, to one without a slash at the end.

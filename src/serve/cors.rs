@@ -17,9 +17,7 @@ pub struct Cors {
 impl Cors {
     /// Those that are given; `*` is any.
     pub fn new(origins: &[String]) -> Cors {
-        let origins = origins
-            .iter()
-            .map(|origin| origin.trim_end_matches('/').to_ascii_lowercase());
+        let origins = origins.iter().map(|origin| origin.to_ascii_lowercase());
         Cors {
             origins: origins.collect(),
         }

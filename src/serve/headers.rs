@@ -13,33 +13,41 @@ pub fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     }
 }
 
-/// Whether JSON is wanted rather than HTML: if it is named with a weight that is not zero, and HTML with a smaller
-/// one or not at all.
+/// Whether JSON is wanted rather than HTML: if it has the greater weight, or the same one and is named more
+/// precisely.
 pub fn wants_json(headers: &HeaderMap) -> bool {
-    let mut json = None;
-    let mut html = None;
-    for value in headers
-        .get_all(ACCEPT)
-        .into_iter()
+    let (json, html) = (
+        weight(headers, "application", "json"),
+        weight(headers, "text", "html"),
+    );
+    json.0 > 0.0 && json > html
+}
+
+/// The weight of a media type in Accept, from the most precise of the ranges that it is in, and how precise
+/// that is.
+fn weight(headers: &HeaderMap, group: &str, subtype: &str) -> (f32, u8) {
+    let mut found = (0.0_f32, 0);
+    let values = headers.get_all(ACCEPT).into_iter();
+    for item in values
         .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
     {
-        for item in value.split(',') {
-            let mut parts = item.split(';').map(str::trim);
-            let name = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
-            let weight: f32 = match weight {
-                Some(weight) => weight.parse().unwrap_or(0.0),
-                None => 1.0,
-            };
-            let slot = match name.as_str() {
-                "application/json" => &mut json,
-                "text/html" | "application/xhtml+xml" => &mut html,
-                _ => continue,
-            };
-            *slot = Some(slot.unwrap_or(0.0_f32).max(weight));
+        let mut parts = item.split(';').map(str::trim);
+        let range = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let precision = match range.split_once('/') {
+            Some((first, second)) if (first, second) == (group, subtype) => 3,
+            Some((first, "*")) if first == group => 2,
+            Some(("*", "*")) => 1,
+            _ => continue,
+        };
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or(part.strip_prefix("Q=")));
+        let weight = weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
+        let weight = if weight >= 0.0 { weight } else { 0.0 };
+        if precision > found.1 || precision == found.1 && weight > found.0 {
+            found = (weight, precision);
         }
     }
-    json.is_some_and(|json| json > 0.0 && html.is_none_or(|html| json > html))
+    found
 }
 
 /// The parameters of a query, decoded, in their order.
@@ -74,7 +82,12 @@ mod tests {
             ("text/html;q=0.5, application/json", true),
             ("text/html, application/json;q=0.9", false),
             ("application/json;q=0", false),
-            ("application/json;q=0.1, */*", true),
+            ("application/json;q=0.1, */*", false),
+            ("application/json, text/plain, */*", true),
+            ("application/json;q=0, */*", false),
+            ("application/json;q=nan", false),
+            ("application/*", true),
+            ("application/*, text/*", false),
             ("application/json, text/html", false),
             ("", false),
         ] {
