@@ -749,6 +749,8 @@ def odd_indexes(checks, folder):
     """An index of dates, or of a name that no file has; joinids of more than 32 bits, zeros and NaN that are stored, and a layer without a cell."""
     uri, rows, columns = f"{folder}/indexes", [3, 2**31 + 5, 2**31 + 6, 2**40 + 7], [0, 2**32]
     dates = {f"in {unit}": pa.array([-1, None, 2**31, 0], pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")}
+    dates |= {"days in ms": pa.array([0, None, 86_400_000, -86_400_000], pa.timestamp("ms")), "seconds in us": pa.array([0, 10**6, 5 * 10**6, None], pa.timestamp("us")),
+              "ms in ns": pa.array([0, 10**6, None, 86_400 * 10**9], pa.timestamp("ns"))}
     obs = pa.table({"soma_joinid": rows, **dates, "a/b": pa.array(["p", "q", "r", "s"], pa.large_string())})
     var = pa.table({"soma_joinid": columns, "var_id": pa.array(["x", "y"], pa.large_string())})
     with tiledbsoma.Experiment.create(uri) as experiment:

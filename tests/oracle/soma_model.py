@@ -13,6 +13,7 @@ import struct
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import tiledbsoma
 
@@ -287,11 +288,12 @@ class Model:
 
 
 def names_of(column):
-    """Values of an index as text: dates with the decimals of their unit, as pandas has them; nulls as ""."""
+    """Values of an index as text, dates as pandas has them; nulls as ""."""
     of = column.type
     if pa.types.is_timestamp(of):
-        dates = np.datetime_as_string(column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).view(f"M8[{of.unit}]"))
-        return ["" if null else date.replace("T", " ") for date, null in zip(dates, column.is_null().to_pylist())]
+        numbers = column.cast(pa.int64()).drop_null().to_numpy(zero_copy_only=False)
+        dates = iter(pd.DatetimeIndex(numbers.view(f"M8[{of.unit}]")).astype(str))
+        return ["" if null else next(dates) for null in column.is_null().to_pylist()]
     return ["" if value is None else str(value) for value in column.to_pylist()]
 
 

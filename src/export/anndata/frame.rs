@@ -109,6 +109,8 @@ pub(super) struct Frame {
     /// The columns that are open.
     cells: Vec<Mutex<Option<Weak<dyn Cells>>>>,
     ranks: OnceLock<Ranks>,
+    /// How many bytes at the end of each time in the index are left out.
+    zeros: OnceLock<usize>,
 }
 
 /// Joinids in order.
@@ -155,6 +157,7 @@ impl Frame {
             left_out_of_hdf5: Vec::new(),
             cells: view.fields().iter().map(|_| Mutex::default()).collect(),
             ranks: OnceLock::new(),
+            zeros: OnceLock::new(),
             view,
         };
         let index = index.and_then(|(name, shown)| {
@@ -919,21 +922,9 @@ struct Converted {
     labels: Option<Arc<Enumeration>>,
 }
 
-impl Texts for Converted {
-    fn hold(&self) -> Result<Held> {
-        self.frame.hold(self.field)
-    }
-
-    fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>> {
-        let mut lengths = Vec::new();
-        self.read(texts, &mut |text| {
-            lengths.push(text.len() as u64);
-            Ok(())
-        })?;
-        Ok(lengths)
-    }
-
-    fn read(&self, texts: Range<u64>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+impl Converted {
+    /// Calls `put` with each text, of times with all decimals.
+    fn each(&self, texts: Range<u64>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let (frame, field) = (&self.frame, self.field);
         let datatype = frame.field(field).datatype;
         let size = datatype.size();
@@ -958,6 +949,69 @@ impl Texts for Converted {
             }
         }
         Ok(())
+    }
+
+    /// How many bytes at the end of each time are left out, as pandas does: decimals, or hour and minute too,
+    /// that are zeros in the whole column. The first call reads all of it.
+    fn zeros(&self) -> Result<usize> {
+        let frame = &self.frame;
+        if self.labels.is_some() || frame.field(self.field).datatype.kind() != Kind::Datetime {
+            return Ok(0);
+        }
+        let count = || {
+            let (rows, mut zeros) = (frame.rows()?, None);
+            for first in (0..rows).step_by(MAX_CELLS as usize) {
+                self.each(first..rows.min(first + MAX_CELLS), &mut |text| {
+                    if let Some(own) = zeros_of(text) {
+                        zeros = Some(zeros.map_or(own, |zeros: usize| zeros.min(own)));
+                    }
+                    Ok(())
+                })?;
+            }
+            Ok(zeros.unwrap_or(0))
+        };
+        get_or_make(&frame.zeros, count).copied()
+    }
+}
+
+/// How many bytes at the end of `YYYY-MM-DD HH:MM:SS.fff` say nothing. None of what is no such time.
+fn zeros_of(text: &[u8]) -> Option<usize> {
+    let (time, decimals) = match text.iter().position(|byte| *byte == b'.') {
+        Some(point) => (&text[..point], &text[point..]),
+        None => (text, &b""[..]),
+    };
+    let space = time.iter().position(|byte| *byte == b' ')?;
+    let digits = decimals.get(1..).unwrap_or_default();
+    let groups = digits.rchunks(3).take_while(|group| *group == b"000").count();
+    Some(
+        match (3 * groups == digits.len(), &time[space..] == b" 00:00:00") {
+            (true, true) => text.len() - space,
+            (true, false) => decimals.len(),
+            (false, _) => 3 * groups,
+        },
+    )
+}
+
+impl Texts for Converted {
+    fn hold(&self) -> Result<Held> {
+        self.frame.hold(self.field)
+    }
+
+    fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>> {
+        let mut lengths = Vec::new();
+        self.read(texts, &mut |text| {
+            lengths.push(text.len() as u64);
+            Ok(())
+        })?;
+        Ok(lengths)
+    }
+
+    fn read(&self, texts: Range<u64>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let zeros = self.zeros()?;
+        self.each(texts, &mut |text| match zeros_of(text) {
+            Some(_) => put(&text[..text.len() - zeros]),
+            None => put(text),
+        })
     }
 }
 
