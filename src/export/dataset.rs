@@ -227,9 +227,16 @@ impl Joined for Dataset {
     type Source = Source;
 
     fn new(source: Source, state: u64) -> Result<Dataset> {
-        let (kind, root) = Group::new(&source, Lengths::Exact)?;
+        let (kind, mut root) = Group::new(&source, Lengths::Exact)?;
+        let absent = absent(&root);
+        let exports = match kind {
+            Kind::Image => "image.ome.zarr",
+            _ => "dataset.zarr, dataset.nc",
+        };
+        root.left_out
+            .extend(absent.iter().map(|reason| (exports.to_owned(), reason.clone())));
         Ok(Dataset {
-            absent: absent(&root),
+            absent,
             identity: hash(&(state, root.metadata_state())),
             mtime: source.mtime(),
             kind,

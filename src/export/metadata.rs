@@ -131,11 +131,18 @@ impl Metadata {
         let object = array.engine.number(&("metadata", &array.path, view.state()));
         let make = || {
             let mut metadata = Metadata::sort(view.fields(), pairs(view)?);
-            let placed = Placed::of(&metadata, view)?;
-            if placed.is_some_and(|placed| placed.bands_differ_in_nodata(view)) {
-                let reason = "bands differ in no-data values; an image has that of the first which has one";
-                metadata.left_out.push((gdal::KEY.to_vec(), reason));
+            let mut reasons = Vec::new();
+            if let Some(placed) = Placed::of(&metadata, view)? {
+                if placed.bands_differ_in_nodata(view) {
+                    reasons
+                        .push("bands differ in no-data values; an image has that of the first which has one");
+                }
+                if placed.exceeds_domain(view) {
+                    reasons.push("X_SIZE or Y_SIZE is more than the array has; images have what is there");
+                }
             }
+            let reasons = reasons.into_iter().map(|reason| (gdal::KEY.to_vec(), reason));
+            metadata.left_out.extend(reasons);
             Ok(metadata)
         };
         let cache = &array.engine.cache;

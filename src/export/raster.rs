@@ -111,6 +111,17 @@ impl<'m> Placed<'m> {
         }))
     }
 
+    /// Whether the raster says that it has more columns or rows than the domain of its array.
+    pub(super) fn exceeds_domain(&self, view: &View) -> bool {
+        let (width, height) = self.raster.size.unzip();
+        [(self.axes.x, width), (self.axes.y, height)]
+            .into_iter()
+            .any(|(axis, size)| {
+                let domain = view.schema().dimensions[axis].domain.as_ref();
+                matches!((size, domain), (Some(size), Some(domain)) if size - 1 > number(&domain.hi))
+            })
+    }
+
     /// The number of the first cell along an axis of the raster.
     pub(super) fn first(&self, axis: usize) -> u64 {
         number(&self.region[axis].lo)

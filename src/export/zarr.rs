@@ -310,8 +310,24 @@ pub(super) fn data_type(datatype: Datatype) -> &'static str {
 fn attributes(attributes: &grid::Attributes) -> Map<String, Json> {
     let attributes = attributes.iter();
     attributes
-        .map(|(name, value)| (name.clone(), attribute(value)))
+        .filter_map(|(name, value)| {
+            let value = match (name.as_str(), value) {
+                ("missing_value", Value::Numbers(datatype, bytes)) => &finite(*datatype, bytes)?,
+                (_, value) => value,
+            };
+            Some((name.clone(), attribute(value)))
+        })
         .collect()
+}
+
+/// Those of the values that are missing for which JSON has numbers: as text, the others would make text of
+/// all. None if nothing is left.
+fn finite(datatype: Datatype, bytes: &[u8]) -> Option<Value> {
+    let is_finite =
+        |value: &&[u8]| Scalar::read(datatype, value).is_some_and(|value| value.float().is_finite());
+    let values = bytes.chunks_exact(datatype.size());
+    let left: Vec<u8> = values.filter(is_finite).flatten().copied().collect();
+    (!left.is_empty()).then_some(Value::Numbers(datatype, left))
 }
 
 /// The value of an attribute as JSON: text, a number, or a list of numbers.

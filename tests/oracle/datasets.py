@@ -439,13 +439,14 @@ def write_joined(folder):
     array(f"{group}/other", [("y", (0, 7))], ["v"], [5])
     array(f"{group}/gone", line, ["v"], None)
     array(f"{group}/scalar", [("__scalars", (0, 0))], ["once"], None)
+    array(f"{group}/never", [("z", (0, 4))], ["v"], None)
     array(f"{group}/from1", [("x", (1, 8))], ["v"], None)
     array(f"{group}/cells", line, [], None, sparse=True, attributes=[tiledb.Attr("v", dtype=np.int32)])
     array(f"{group}/text", line, [], None, attributes=[tiledb.Attr("t", dtype=str), tiledb.Attr("u", dtype=np.uint8, fill=9)])
     with tiledb.open(f"{group}/text", "w") as opened:
         opened[0:10] = {"t": np.array(["a"] * 10, dtype=object), "u": np.arange(10, dtype=np.uint8)}
     with tiledb.Group(group, "w") as opened:
-        for name in ("long", "short", "array7", "clash", "fixed", "other", "from1", "cells", "text", "gone", "scalar"):
+        for name in ("long", "short", "array7", "clash", "fixed", "other", "from1", "cells", "text", "gone", "scalar", "never"):
             opened.add(f"{group}/{name}", name=name)
         opened.meta["__tiledb_array_fixed_dimensions.fixed"] = "y"
         opened.meta["__tiledb_array_fixed_dimensions.other"] = 5
@@ -463,23 +464,24 @@ def joined(checks, point):
     """Lengths, names and what is left out."""
     group = point / "joined"
     said = json.loads((group / "dataset.json").read_text())
-    checks.equal("joined: dimensions", said["dimensions"], {"x": 9, "y": 5})
+    checks.equal("joined: dimensions", said["dimensions"], {"x": 9, "y": 5, "z": 0})
     shown = {(one["array"], one["attribute"], one["name"]) for one in said["variables"]}
     # Of the two variables called `a`, that of the earlier member is shown; libtiledb orders members as it likes.
     first = ("array7", "a.data", "a") if ("array7", "a.data", "a") in shown else ("clash", "a", "a")
     checks.equal("joined: variables", shown, {("long", "v", "long"), ("short", "v", "short"), first, ("clash", "b", "b"), ("other", "v", "other"),
-                                              ("fixed", "v", "fixed"), ("text", "u", "u"), ("scalar", "once", "once")})
+                                              ("fixed", "v", "fixed"), ("text", "u", "u"), ("scalar", "once", "once"), ("never", "v", "never")})
     reasons = {one["what"]: one["reason"] for one in said["left_out"]}
     checks.equal("joined: left out", sorted(reasons), sorted(["_NCProperties", "__tiledb_array_fixed_dimensions.other", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text/t"]))
     with xarray.open_zarr(group / "dataset.zarr", decode_cf=False) as zarred, xarray.open_dataset(group / "dataset.nc", decode_cf=False) as opened:
-        for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9))), ("once", -1)):
+        for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9))), ("once", -1), ("never", [])):
             checks.equal(f"joined: {name}", (zarred[name].values.tolist(), opened[name].values.tolist()), (want, want))
         checks.equal("joined: fills", (zarred["long"].attrs["_FillValue"], int(opened["u"].attrs["_FillValue"])), (-1, 9))
         checks.equal("joined: attributes", (zarred.attrs, dict(opened.attrs)), ({"title": "joined", "_hidden": 1.5},) * 2)
     nothing = point / "nothing"
     checks.equal("nothing: listed", sorted(os.listdir(nothing)), ["group.json", "metadata.json", "unwritten"])
     checks.equal("nothing: exists", ((nothing / "dataset.nc").exists(), (nothing / "dataset.zarr").exists()), (False, False))
-    checks.equal("nothing: dataset.json", len(json.loads((nothing / "dataset.json").read_text())["variables"]), 1)
+    said = json.loads((nothing / "dataset.json").read_text())
+    checks.equal("nothing: dataset.json", (len(said["variables"]), [one["what"] for one in said["left_out"]]), (1, ["dataset.zarr, dataset.nc"]))
 
 
 def write_pair(group):

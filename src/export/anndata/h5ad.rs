@@ -20,7 +20,7 @@ use super::node::{Array, Attributes, Group, Node, Type};
 use crate::bytes::{Bytes, Keep};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::export::hdf5::{self, MAX_RANK, Messages, UNDEFINED_ADDRESS};
+use crate::export::hdf5::{self, MAX_RANK, Messages};
 use crate::format::datatype::Datatype;
 use crate::layout::FileLayout;
 use crate::runtime::cache::CacheKey;
@@ -255,10 +255,7 @@ fn encode(object: &Object, texts: &Texts, lens: &[u64], addresses: &Addresses) -
             datatype,
             number,
         } => {
-            let layout = match lens[*number] {
-                0 => hdf5::contiguous(UNDEFINED_ADDRESS, 0),
-                len => hdf5::contiguous(addresses.cells[*number], len),
-            };
+            let layout = hdf5::contiguous(addresses.cells[*number], lens[*number]);
             messages.dataset(shape, datatype, &layout);
         }
     }

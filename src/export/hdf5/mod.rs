@@ -139,8 +139,9 @@ impl Messages {
     }
 }
 
-/// The layout of `size` bytes at `address`.
+/// The layout of `size` bytes at `address`. No bytes are nowhere: HDF5 2.0 takes another address for damage.
 pub(super) fn contiguous(address: u64, size: u64) -> Vec<u8> {
+    let address = if size == 0 { UNDEFINED_ADDRESS } else { address };
     let mut layout = vec![3, 1];
     layout.extend_from_slice(&address.to_le_bytes());
     layout.extend_from_slice(&size.to_le_bytes());

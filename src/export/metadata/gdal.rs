@@ -17,7 +17,7 @@
 //!
 //! Prefixes of names are passed over, bound or not. There are no entities but the five of XML.
 
-use super::{LeftOut, PAIR_MEMORY, ValueOrReason, rules};
+use super::{LeftOut, MAX_ATTRIBUTE, PAIR_MEMORY, ValueOrReason, rules};
 use crate::export::grid::Value;
 use crate::export::raster::VALUES;
 use crate::format::datatype::Datatype;
@@ -177,11 +177,20 @@ impl Raster {
             let Some(numbers) = numbers(fields, index, along) else {
                 continue;
             };
+            let mut leave_out = |reason| {
+                let entry = (KEY.to_vec(), reason);
+                if !left_out.contains(&entry) {
+                    left_out.push(entry);
+                }
+            };
             for (_, band) in self.bands.range(numbers) {
+                if band.palette.len() > most_colours(field) {
+                    leave_out("the palette has more colours than pixels have values");
+                }
                 for (name, value) in band.attributes() {
-                    let reason = value.and_then(|value| rules::check(field, name, value).err());
-                    let entry = reason.map(|reason| (KEY.to_vec(), reason));
-                    left_out.extend(entry.filter(|entry| !left_out.contains(entry)));
+                    if let Some(Err(reason)) = value.map(|value| rules::check(field, name, value)) {
+                        leave_out(reason);
+                    }
                 }
             }
         }
@@ -253,6 +262,15 @@ impl Reading<'_> {
         number
     }
 
+    /// The number of an element, which is left out if it is not finite.
+    fn finite(&mut self, element: &Element) -> Option<f64> {
+        let number = self.number(element)?;
+        if !number.is_finite() {
+            self.leave_out("a scale or an offset is not finite");
+        }
+        Some(number).filter(|number| number.is_finite())
+    }
+
     /// The number of an element; an integer where f64 lacks it.
     fn nodata(&mut self, element: &Element) -> Option<Scalar> {
         /// All integers up to this one are numbers of f64.
@@ -270,6 +288,9 @@ impl Reading<'_> {
         for element in &root.children {
             match &*element.name {
                 "SRS" if element.text.trim().is_empty() => {}
+                "SRS" if element.text.len() > MAX_ATTRIBUTE => {
+                    self.leave_out("the reference system has more bytes than attributes hold");
+                }
                 "SRS" => self.raster.crs = Some(element.text.trim().to_owned()),
                 "GeoTransform" => match transform(&element.text) {
                     Some(transform) => self.raster.transform = Some(transform),
@@ -316,8 +337,8 @@ impl Reading<'_> {
                 "Description" => band.description = text(element),
                 "UnitType" => band.unit = text(element),
                 "NoDataValue" => band.nodata = self.nodata(element),
-                "Offset" => band.offset = self.number(element).filter(|offset| offset.is_finite()),
-                "Scale" => band.scale = self.number(element).filter(|scale| scale.is_finite()),
+                "Offset" => band.offset = self.finite(element),
+                "Scale" => band.scale = self.finite(element),
                 "ColorTable" => match palette(element) {
                     Some(palette) => band.palette = palette,
                     None => self.leave_out("a palette has entries that are no colours"),
@@ -361,6 +382,15 @@ fn tags(element: &Element, out: &mut Vec<Tag>) {
         if let Some(key) = item.attribute("key") {
             out.push((domain.to_owned(), key.to_owned(), item.text.clone()));
         }
+    }
+}
+
+/// The most colours of a palette for pixels of this type: images have palettes for UINT8 and UINT16 alone.
+fn most_colours(field: &Field) -> usize {
+    match field.datatype {
+        Datatype::Uint8 => 1 << 8,
+        Datatype::Uint16 => 1 << 16,
+        _ => 0,
     }
 }
 

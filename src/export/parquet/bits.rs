@@ -19,6 +19,7 @@ impl<'a> Bits<'a> {
     }
 
     /// Appends `value` with `width` bits; its higher bits must be 0.
+    #[inline]
     pub(super) fn push(&mut self, value: u64, width: u64) {
         self.rest |= u128::from(value) << self.count;
         self.count += width as u32;

@@ -18,3 +18,22 @@ fn numbers_are_as_zarr_and_xarray_write_them() {
     );
     assert_eq!(encoded(Datatype::Int16, &[0, 0x80]), json!(-32768));
 }
+
+#[test]
+fn missing_values_are_numbers() {
+    let floats = |values: &[f32]| {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Value::Numbers(Datatype::Float32, bytes)
+    };
+    let shown = |name: &str, values: &[f32]| {
+        let all = attributes(&vec![(name.to_owned(), floats(values))]);
+        all.get(name).cloned()
+    };
+    assert_eq!(
+        shown("missing_value", &[f32::NAN, -1.0, 2.0]),
+        Some(json!([-1.0, 2.0]))
+    );
+    assert_eq!(shown("missing_value", &[f32::NAN, -1.0]), Some(json!(-1.0)));
+    assert_eq!(shown("missing_value", &[f32::NAN]), None);
+    assert_eq!(shown("other", &[f32::NAN, -1.0]), Some(json!(["NaN", -1.0])));
+}

@@ -213,3 +213,36 @@ fn what_variables_cannot_have_is_left_out_with_a_reason() {
     ];
     assert_eq!(reasons(&with(&others)), Vec::<&str>::new());
 }
+
+#[test]
+fn what_images_cannot_have_is_left_out_with_a_reason() {
+    let band = |content: &str| {
+        format!(r#"<PAMDataset><PAMRasterBand band="1">{content}</PAMRasterBand></PAMDataset>"#)
+    };
+    for content in ["<Scale>1e999</Scale>", "<Offset>nan</Offset>"] {
+        let (raster, left_out) = read(&band(content));
+        let band = &raster.unwrap().bands[&1];
+        assert_eq!((band.scale, band.offset), (None, None));
+        assert_eq!(left_out, ["a scale or an offset is not finite"]);
+    }
+    let (raster, left_out) = read(&format!(
+        "<PAMDataset><SRS>{}</SRS></PAMDataset>",
+        "x".repeat(70_000)
+    ));
+    assert_eq!((raster.unwrap().crs, left_out.len()), (None, 1));
+    let colours = r#"<Entry c1="1" c2="2" c3="3"/>"#.repeat(300);
+    let (raster, _) = read(&band(&format!("<ColorTable>{colours}</ColorTable>")));
+    for (datatype, reasons) in [(Datatype::Uint8, 1), (Datatype::Uint16, 0), (Datatype::Int16, 1)] {
+        let mut fields = axes();
+        fields.push(Field {
+            name: b"TDB_VALUES".to_vec(),
+            role: Role::Attribute(0),
+            datatype,
+            fill_value: vec![0; datatype.size()],
+            ..axes().remove(0)
+        });
+        let mut left_out = Vec::new();
+        raster.as_ref().unwrap().check(&fields, &mut left_out);
+        assert_eq!(left_out.len(), reasons, "{datatype:?}");
+    }
+}
