@@ -59,19 +59,10 @@ fn interleave8(planes: &[u8], elements: usize, out: &mut [u8]) {
 /// Writes elements of `W` bytes (1 or 2) from `a` and `b` in turn.
 #[inline(always)]
 fn zip<const W: usize>(a: &[u8], b: &[u8], out: &mut [u8]) {
-    let (blocks, tail) = out.as_chunks_mut::<32>();
-    let ((a, a_tail), (b, b_tail)) = (a.as_chunks::<16>(), b.as_chunks::<16>());
-    for (out, (a, b)) in blocks.iter_mut().zip(a.iter().zip(b)) {
-        *out = array::from_fn(|i| {
-            let at = i / W / 2 * W + i % W;
-            if (i / W).is_multiple_of(2) { a[at] } else { b[at] }
-        });
-    }
-    let elements = a_tail.as_chunks::<W>().0.iter().zip(b_tail.as_chunks::<W>().0);
-    for (out, (a, b)) in tail.chunks_exact_mut(2 * W).zip(elements) {
-        let (first, second) = out.split_at_mut(W);
-        first.copy_from_slice(a);
-        second.copy_from_slice(b);
+    let elements = a.as_chunks::<W>().0.iter().zip(b.as_chunks::<W>().0);
+    let pairs = out.as_chunks_mut::<W>().0.as_chunks_mut::<2>().0;
+    for (pair, (a, b)) in pairs.iter_mut().zip(elements) {
+        *pair = [*a, *b];
     }
 }
 

@@ -127,6 +127,7 @@ impl Steps {
         self.pieces.iter().map(|piece| piece.len() as u64).sum()
     }
 
+    #[inline]
     fn push(&mut self, member: u32, skips: bool, count: u32) {
         let step = member | u32::from(skips) << self.bits | count << (self.bits + 1);
         match self.pieces.last_mut() {
@@ -280,6 +281,7 @@ impl Block {
     }
 
     /// The position before cell `cell`; None after the end.
+    #[inline]
     fn position(&self, cell: u64) -> Option<Position> {
         if cell == self.end.cell {
             return Some(Position {

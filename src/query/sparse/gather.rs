@@ -176,6 +176,7 @@ impl Places {
     }
 
     /// The index of the segment that holds a piece, and the index of the piece's first cell in the segment.
+    #[inline]
     fn find(&self, piece: &Piece) -> Option<(usize, usize)> {
         let input = piece.input.checked_sub(self.first_input)?;
         let first = *self.first_segment.get(input)?;
