@@ -46,6 +46,9 @@ const MAX_PIECES: usize = 32;
 /// How long dropping [`Mounted`] waits for the session's threads, which run while files are open.
 const DROP_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// How often to look whether the kernel has dropped the file system.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// How long requests may last that are under way when the kernel drops the file system.
 const LAST_REQUESTS: Duration = Duration::from_millis(500);
 
@@ -266,9 +269,7 @@ fn serve(
     thread::Builder::new()
         .name("fuse-connection".to_owned())
         .spawn(move || {
-            while !has_ended(&watched, PollTimeout::NONE) {
-                thread::sleep(Duration::from_millis(20));
-            }
+            while ended_otherwise.wait_for(LOOK_EVERY).is_none() && !has_ended(&watched) {}
             // The session goes on until the last request is done, which may take long.
             if ended_otherwise.wait_for(LAST_REQUESTS).is_none() {
                 ended_otherwise.set(Ok(()));
@@ -286,11 +287,11 @@ fn serve(
     Ok(())
 }
 
-/// Whether the kernel has dropped the file system that is served on `device`, after waiting for that for a
-/// while. False if in doubt.
-fn has_ended(device: &OwnedFd, limit: PollTimeout) -> bool {
+/// Whether the kernel has dropped the file system that is served on `device`. False if in doubt. Does not wait:
+/// each request would wake who does.
+fn has_ended(device: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(device.as_fd(), PollFlags::empty())];
-    let answer = poll(&mut polled, limit);
+    let answer = poll(&mut polled, PollTimeout::ZERO);
     let [polled] = polled;
     let events = polled.revents().unwrap_or(PollFlags::empty());
     answer == Ok(1) && events.contains(PollFlags::POLLERR)
@@ -375,7 +376,7 @@ impl Mounted {
     /// Whether the kernel still has the file system, mounted or detached.
     fn is_connected(&self) -> bool {
         // If in doubt, true: trying to unmount is harmless.
-        !has_ended(&self.device, PollTimeout::ZERO)
+        !has_ended(&self.device)
     }
 }
 
