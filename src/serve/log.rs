@@ -78,12 +78,23 @@ impl Line {
         let target = authority.unwrap_or_default() + parts.uri.path();
         let request = format!("{} {target} {:?}", parts.method, parts.version);
         Line {
-            client: client.to_owned(),
-            user: "-".to_owned(),
-            time: SystemTime::now(),
             request: escape(request.as_bytes()),
             referer: escape(&referer),
             agent: escape(header(USER_AGENT)),
+            ..Line::unread(client)
+        }
+    }
+
+    /// The line of what `client` has sent that is no request.
+    pub fn unread(client: &str) -> Line {
+        let nothing = || "-".to_owned();
+        Line {
+            client: client.to_owned(),
+            user: nothing(),
+            time: SystemTime::now(),
+            request: nothing(),
+            referer: nothing(),
+            agent: nothing(),
         }
     }
 

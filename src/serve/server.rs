@@ -331,7 +331,7 @@ impl Server {
     {
         let io = TokioIo::new(Socket::new(stream, connection.clone(), http2));
         let mut stopping = self.stopping.subscribe();
-        let (server, known) = (self.clone(), connection.clone());
+        let (server, known, client) = (self.clone(), connection.clone(), peer.name.clone());
         let service = service_fn(move |request| {
             // Counted before anything else is received.
             let busy = known.begin();
@@ -378,6 +378,11 @@ impl Server {
         };
         if let Err(error) = result {
             log::debug!("a connection ended: {error}");
+            // hyper has answered what is no request.
+            if let Some(log) = self.settings.access_log.as_ref().filter(|_| error.is_parse()) {
+                let status = if error.is_parse_too_large() { 431 } else { 400 };
+                log.write(&Line::unread(&client).end(status, 0));
+            }
         }
     }
 

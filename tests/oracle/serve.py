@@ -261,12 +261,15 @@ def access(checks):
             server.send_signal(signal.SIGHUP)
             time.sleep(0.5)
             checks.equal("tokens are read anew", client.ask("GET", "/", Authorization="Bearer zyxwvutsrqponmlkjihgf")[0], 200)
+            raw(url, b"no request\r\n\r\n")
+            raw(url, b"GET / HTTP/1.1\r\nHost: h\r\n" + b"a: b\r\n" * 1000 + b"\r\n")
         lines = log.read_text()
         checks.equal("the log", ('ann [' in lines, "secret" in lines, "abcdef" in lines), (True, False, False))
+        checks.equal("the log of what is no request", [f'"-" {status} 0 "-" "-"' in lines for status in (400, 431)], [True, True])
         tokens.chmod(0o644)
-        for refused in (["--token-file", str(tokens)], ["--listen", "0.0.0.0:0"]):
+        for refused, code in ((["--token-file", str(tokens)], 1), (["--listen", "0.0.0.0:0"], 1), (["--cors", "a.example"], 2), (["--cors", "https://a.example/b"], 2)):
             done = subprocess.run([binary(), "serve", str(SAMPLE), *refused], capture_output=True, timeout=60)
-            checks.equal(f"{refused[0]} is refused", done.returncode, 1)
+            checks.equal(f"{refused[0]} is refused", done.returncode, code)
         path = Path(folder, "s")
         with serving(SAMPLE, "--listen", f"unix:{path}", "--prefix", "/p") as ([url], _):
             shown = subprocess.run(["curl", "-sg", "--unix-socket", path, "http://localhost/p/weather/schema.json"], capture_output=True)
