@@ -79,10 +79,28 @@ pub(super) struct RemoteFile {
     listed: Arc<File>,
     /// When a response showed another state.
     changed: Mutex<Option<Instant>>,
-    /// ETag and time (ms since the Unix epoch) of the first response, unless it has an ETag as the listing
-    /// does.
-    seen: Mutex<Option<(Option<String>, i64)>>,
+    /// The first response, unless it has an ETag as the listing does.
+    seen: Mutex<Option<Seen>>,
     pieces: Mutex<Pieces>,
+}
+
+/// ETag and time (ms since the Unix epoch) of a response.
+type Seen = (Option<String>, i64);
+
+/// Whether a response is from the object as it was listed. Without ETags in both, what is left to compare is
+/// the time, in seconds, and the first response, `seen`.
+fn is_from(listed: &File, answer: &ObjectMeta, seen: &Mutex<Option<Seen>>) -> bool {
+    let same = match (&listed.etag, &answer.e_tag) {
+        (Some(listed), Some(found)) => opaque(listed) == opaque(found),
+        _ => {
+            let time = answer.last_modified.timestamp_millis();
+            let known = listed.mtime > 0 && time > 0;
+            let found = (answer.e_tag.clone(), time);
+            (!known || listed.mtime / 1000 == time as u64 / 1000)
+                && *lock(seen).get_or_insert_with(|| found.clone()) == found
+        }
+    };
+    same && answer.size == listed.len
 }
 
 /// An ETag without the mark of weak ones, and without its quotes, which some listings leave out.
@@ -305,7 +323,7 @@ impl RemoteFile {
         };
         let answer = self.fetcher.objects.get_opts(&self.key, options).await;
         let answer = answer.map_err(convert)?;
-        if !self.is_in(&answer.meta) {
+        if !is_from(&self.listed, &answer.meta, &self.seen) {
             return Err(Error::changed());
         }
         let found = answer.bytes().await.map_err(convert)?;
@@ -321,22 +339,6 @@ impl RemoteFile {
         }
         self.store_on_disk(range.start, &found);
         Ok(found)
-    }
-
-    /// Whether an answer is from the object as it was listed. Without ETags in both, what is left to compare
-    /// is the time, in seconds, and the answer before.
-    fn is_in(&self, answer: &ObjectMeta) -> bool {
-        let same = match (&self.listed.etag, &answer.e_tag) {
-            (Some(listed), Some(found)) => opaque(listed) == opaque(found),
-            _ => {
-                let time = answer.last_modified.timestamp_millis();
-                let known = self.listed.mtime > 0 && time > 0;
-                let found = (answer.e_tag.clone(), time);
-                (!known || self.listed.mtime / 1000 == time as u64 / 1000)
-                    && *lock(&self.seen).get_or_insert_with(|| found.clone()) == found
-            }
-        };
-        same && answer.size == self.listed.len
     }
 
     /// Stores the whole parts within `bytes`, which begin at offset `start`, in the disk cache.
@@ -520,5 +522,47 @@ impl Blob for RemoteBlob {
 
     fn display(&self) -> &str {
         &self.display
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn a_response_from_another_state_than_the_listed_one_is_found() {
+        let file = |etag: Option<&str>| File {
+            len: 5,
+            mtime: 7_300,
+            etag: etag.map(str::to_owned),
+            version: (0, 0, 0),
+        };
+        let answer = |etag: Option<&str>, time: u64, size: u64| ObjectMeta {
+            location: Key::from("f"),
+            last_modified: (UNIX_EPOCH + Duration::from_millis(time)).into(),
+            size,
+            e_tag: etag.map(str::to_owned),
+            version: None,
+        };
+        for (listed, found, time, size, same) in [
+            (Some("\"a\""), Some("\"a\""), 9_000, 5, true),
+            (Some("a"), Some("\"a\""), 9_000, 5, true),
+            (Some("\"a\""), Some("\"b\""), 7_000, 5, false),
+            (Some("W/\"a\""), Some("W/\"a\""), 9_000, 5, true),
+            (Some("W/\"a\""), Some("W/\"b\""), 7_000, 5, false),
+            (None, None, 7_000, 5, true),
+            (None, None, 8_000, 5, false),
+            (None, Some("\"b\""), 8_000, 5, false),
+            (None, None, 0, 5, true),
+            (None, None, 7_000, 6, false),
+        ] {
+            let case = (listed, found, time, size);
+            let is = is_from(&file(listed), &answer(found, time, size), &Mutex::default());
+            assert_eq!(is, same, "{case:?}");
+        }
+        let seen = Mutex::default();
+        assert!(is_from(&file(None), &answer(Some("\"a\""), 7_000, 5), &seen));
+        assert!(!is_from(&file(None), &answer(Some("\"b\""), 7_000, 5), &seen));
     }
 }
