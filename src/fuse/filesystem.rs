@@ -6,7 +6,6 @@ use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{FileState, Inode, Inodes};
 use crate::bytes::Output;
 use crate::error::ErrorKind;
-use crate::runtime::lock;
 use crate::runtime::stats::Stats;
 use crate::storage::{Credentials, Space, Storage};
 use crate::tree::{self, File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree};
@@ -15,11 +14,11 @@ use fuser::{
 };
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
-use std::sync::{Arc, Mutex};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The largest read request, in bytes.
 pub(super) const MAX_REQUEST: u32 = 1 << 20;
@@ -35,9 +34,6 @@ const UNKNOWN_SPACE: Space = Space {
     files: 0,
 };
 
-/// How long the source counts as there once it was looked at: for the requests of one system call.
-const SOURCE_CHECKED: Duration = Duration::from_millis(1);
-
 /// Inode numbers are not reused for another path, so generations are not needed.
 pub(super) const GENERATION: Generation = Generation(0);
 
@@ -47,8 +43,6 @@ pub type Probe = Arc<dyn Fn(&'static str) + Send + Sync>;
 /// A [`Tree`] as a read-only FUSE file system; every change fails with EROFS.
 pub struct FileSystem {
     storage: Arc<dyn Storage>,
-    /// When the source was there last.
-    checked: Mutex<Option<Instant>>,
     pub(super) stats: Arc<Stats>,
     reporter: Reporter,
     pub(super) inodes: Arc<Inodes>,
@@ -90,7 +84,6 @@ impl FileSystem {
         tree.disorder.let_readers_find();
         FileSystem {
             storage: tree.storage,
-            checked: Mutex::default(),
             reporter: Reporter::new(tree.errors, tree.stats.clone()),
             inodes: Arc::new(Inodes::new(tree.root, tree.stats.clone())),
             handles: Handles::new(tree.stats.clone()),
@@ -214,18 +207,8 @@ impl FileSystem {
         if top.is_some_and(|top| top == OWN_DIRECTORY) {
             return Ok(());
         }
-        let Some(local) = self.storage.local() else {
-            return Ok(());
-        };
-        if lock(&self.checked).is_some_and(|checked| checked.elapsed() < SOURCE_CHECKED) {
-            return Ok(());
-        }
-        let now = Instant::now();
-        match local.check_root() {
-            Ok(()) => *lock(&self.checked) = Some(now),
-            Err(error) => return Err(self.reporter.inside(&path(), &error)),
-        }
-        Ok(())
+        let result = self.storage.local().map_or(Ok(()), |local| local.check_root());
+        result.map_err(|error| self.reporter.inside(&path(), &error))
     }
 
     /// The size that `df` shows: what is used of the file system that the source is on. What is below SOURCE
