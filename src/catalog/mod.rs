@@ -256,11 +256,6 @@ impl Array {
         })
     }
 
-    /// Makes the next snapshot of "now" anew.
-    pub(crate) fn forget_snapshot(&self) {
-        *lock(&self.latest) = None;
-    }
-
     /// What a reader sees who asks for `when`.
     pub(crate) fn snapshot_at(&self, when: &When) -> Result<Arc<Snapshot>> {
         match when {
@@ -275,11 +270,9 @@ impl Array {
     fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
         let schema = listing.schema_at(times.end);
         let schema = schema.map(|file| self.schemas.get(&file.name));
-        let (sparse, lasting) = match schema {
-            Some(Ok(schema)) => (schema.array_type == ArrayType::Sparse, true),
-            Some(Err(e)) => (false, !e.may_pass()),
-            None => (false, true),
-        };
+        let lasting = !matches!(schema, Some(Err(_)));
+        let sparse =
+            schema.is_some_and(|schema| schema.is_ok_and(|schema| schema.array_type == ArrayType::Sparse));
         (Arc::new(Snapshot::new(listing, times, sparse)), lasting)
     }
 

@@ -52,26 +52,11 @@ impl Selection {
         when: When,
         labels: impl FnOnce(&Array, &When, &Schema) -> Arc<[AxisLabel]>,
     ) -> Result<Selection> {
-        let find = || -> Result<_> {
-            let snapshot = array.snapshot_at(&when)?;
-            let schema_file = array.schema_file(&snapshot)?;
-            let schema = array.schemas.get(&schema_file.name)?;
-            Ok((
-                snapshot.sparse == (schema.array_type == ArrayType::Sparse),
-                snapshot,
-                schema_file,
-                schema,
-            ))
-        };
-        let mut found = find()?;
-        if !found.0 {
-            // The schema could not be read when the snapshot was made, and a dense array was assumed.
-            array.forget_snapshot();
-            found = find()?;
-        }
-        let (fits, snapshot, schema_file, schema) = found;
-        if !fits {
-            // Nobody knows which fragments count.
+        let snapshot = array.snapshot_at(&when)?;
+        let schema_file = array.schema_file(&snapshot)?;
+        let schema = array.schemas.get(&schema_file.name)?;
+        if snapshot.sparse != (schema.array_type == ArrayType::Sparse) {
+            // A dense array was assumed: nobody knows which fragments count.
             let message = "the schema could not be read a moment ago";
             let schema_path = array.schemas.path(&schema_file.name);
             let error = Error::new(ErrorKind::Io(libc::EIO), message);
