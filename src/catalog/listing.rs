@@ -131,6 +131,9 @@ pub struct ArrayListing {
     pub mtime: u64,
     /// The newest modification time of the directories of schemas, fragments and commits, in milliseconds.
     pub changed: u64,
+    /// Identifies the directories of the array and of its fragments: others may have other files of the same
+    /// names.
+    pub identities: [Option<u64>; 2],
 }
 
 /// The entries of a directory; empty if it does not exist.
@@ -160,6 +163,11 @@ pub fn list_own(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
 
 /// `entries` of the directory at `path`, if all of them are files and directories.
 fn only_known(engine: &Engine, path: &Path, entries: Vec<DirEntry>) -> Result<Vec<DirEntry>> {
+    let linked = |entry: &&DirEntry| entry.linked && entry.entry_type == EntryType::Directory;
+    for entry in entries.iter().filter(linked) {
+        // What a link leads to may be unknown.
+        engine.storage.metadata(&path.join(&entry.name))?;
+    }
     match entries.iter().find(|entry| entry.entry_type == EntryType::Other) {
         Some(other) => Err(misplaced(engine, &path.join(&other.name))),
         None => Ok(entries),
@@ -196,6 +204,7 @@ impl ArrayListing {
         let looked = engine.storage.metadata_of(&changing)?;
         let changed = looked.iter().flatten().map(|metadata| metadata.mtime).max();
         let changed = changed.unwrap_or(0);
+        let identities = [0, 1].map(|at: usize| looked[at].map(|metadata| metadata.identity));
         let list_fragments = || list_or_empty(engine, &directory);
         let (root, schemas, commits, listed) = std::thread::scope(|scope| {
             let large = looked[1].is_some_and(|metadata| metadata.len > LARGE_DIRECTORY);
@@ -281,6 +290,7 @@ impl ArrayListing {
             consolidated_metadata,
             mtime,
             changed,
+            identities,
         })
     }
 
@@ -303,6 +313,7 @@ impl ArrayListing {
         let mtime = names.map(|name| name.timestamps.1).chain(schemas).max();
         ArrayListing {
             by_name: by_name(&fragments),
+            identities: [None; 2],
             schemas: schema.into_iter().collect(),
             fragments,
             commits: Vec::new(),

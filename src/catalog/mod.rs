@@ -207,7 +207,7 @@ impl Array {
         self.list_once(before)
     }
 
-    /// Takes over the fragments of the listing `before`, with what they have read.
+    /// Takes over the fragments of the listing `before`, with what they have read if they are still the same.
     fn list_once(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         let listing = ArrayListing::read(&self.engine, &self.path, |path, name, parsed| {
             let known = before.and_then(|listing| listing.fragment(name));
@@ -224,6 +224,12 @@ impl Array {
             }
         })?;
         self.repeated_footers.set_files(&listing.consolidated_metadata);
+        let other = |(a, b): (&Option<u64>, &Option<u64>)| a.is_some() && b.is_some() && a != b;
+        if before.is_some_and(|before| before.identities.iter().zip(&listing.identities).any(other)) {
+            for entry in &listing.fragments {
+                entry.fragment.set_changed();
+            }
+        }
         Ok(listing)
     }
 

@@ -155,7 +155,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     }
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     if !args.quiet && checked > 0 {
-        eprintln!("{}", summary(&tally, &output, started.elapsed()));
+        super::complain(summary(&tally, &output, started.elapsed()));
     }
     let code = match (count(&output.problems), count(&output.unchecked)) {
         (0, 0) => 0,

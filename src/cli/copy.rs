@@ -139,11 +139,8 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     copy.copier.bar.finish_and_clear();
     if !args.quiet && (copy.skipped > 0 || !copy.copier.bar.is_hidden()) {
         let bytes = HumanBytes(copy.bytes);
-        eprintln!(
-            "{} copied ({bytes}), {} skipped",
-            files(copy.copied),
-            copy.skipped
-        );
+        let (copied, skipped) = (files(copy.copied), copy.skipped);
+        super::complain(format_args!("{copied} copied ({bytes}), {skipped} skipped"));
     }
     if copy.copier.interrupted.load(Ordering::Relaxed) {
         return Err(Failure {

@@ -169,7 +169,7 @@ fn array(
         let _ = write!(order, ", capacity {}", schema.capacity);
     }
     line(out, "order", order);
-    let versions = all.iter().filter_map(|fragment| fragment.format_version);
+    let versions = visible.iter().filter_map(|fragment| fragment.format_version);
     let mut version = format!("schema {}", schema.version);
     match (versions.clone().min(), versions.max()) {
         (Some(first), Some(last)) if first == last => {
@@ -219,7 +219,7 @@ fn array(
         "bytes",
         format!("{stored} stored, {unfiltered} unfiltered{without}"),
     );
-    let newest = all.iter().map(|fragment| fragment.timestamps.1).max();
+    let newest = visible.iter().map(|fragment| fragment.timestamps.1).max();
     line(
         out,
         "newest write",

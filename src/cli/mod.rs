@@ -164,8 +164,14 @@ impl Failure {
 
     /// Writes one line to stderr.
     fn show(&self) {
-        eprintln!("tiledbfs: {}", escape(&self.message));
+        complain(format_args!("tiledbfs: {}", escape(&self.message)));
     }
+}
+
+/// Writes a line to stderr. Where nobody reads it, the exit code tells.
+fn complain(line: impl std::fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// The definition of all arguments.

@@ -35,43 +35,46 @@ use std::sync::Arc;
 #[cfg(feature = "remote")]
 use std::time::Duration;
 
+/// The heading of options for sources in object stores. `next_help_heading` would head what follows, too.
+#[cfg(feature = "remote")]
+const STORES: &str = "Object stores";
+
 /// Options for sources in object stores. Credentials are never arguments, because `ps` shows arguments.
 #[cfg(feature = "remote")]
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Object stores")]
 pub(super) struct RemoteArgs {
     /// Read without credentials, as from a public bucket
-    #[arg(long)]
+    #[arg(long, help_heading = STORES)]
     anonymous: bool,
     /// The AWS profile to take keys, region and endpoint from [default: AWS_PROFILE]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = STORES, value_name = "NAME")]
     profile: Option<String>,
     /// The URL of the store, for stores compatible with S3, GCS or Azure
-    #[arg(long, value_name = "URL", value_parser = parse_endpoint)]
+    #[arg(long, help_heading = STORES, value_name = "URL", value_parser = parse_endpoint)]
     endpoint_url: Option<String>,
     /// The region of an S3 bucket [default: AWS_REGION, the profile's, or the store's answer]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, help_heading = STORES, value_name = "NAME")]
     region: Option<String>,
     /// Pay for requests to a requester-pays S3 bucket
-    #[arg(long)]
+    #[arg(long, help_heading = STORES)]
     requester_pays: bool,
     /// Request BUCKET.HOST/KEY instead of HOST/BUCKET/KEY
-    #[arg(long)]
+    #[arg(long, help_heading = STORES)]
     virtual_hosted_style: bool,
     /// A PEM file of certificates to trust in addition to those of the system
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, help_heading = STORES, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
     /// Time for which a listing is valid; 0 means forever
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, help_heading = STORES, value_name = "SECONDS", default_value_t = 60)]
     refresh: u32,
     /// Also show group members outside of SOURCE, in other prefixes and buckets
-    #[arg(long)]
+    #[arg(long, help_heading = STORES)]
     follow_members: bool,
     /// Cache fetched data in DIR, for this, other and later mounts
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, help_heading = STORES, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
     /// Limit of the disk cache, with a suffix as for --cache-size
-    #[arg(long, value_name = "BYTES", default_value = "10G", value_parser = super::options::parse_disk_cache_size)]
+    #[arg(long, help_heading = STORES, value_name = "BYTES", default_value = "10G", value_parser = super::options::parse_disk_cache_size)]
     disk_cache_size: u64,
     /// Whether other users may read with the credentials, by `--umask`.
     #[arg(skip)]
@@ -198,7 +201,7 @@ fn refused(source: &Path, error: &Error) -> Failure {
         _ => format!("{}: ", show_path(source)),
     };
     Failure::new(match error.kind() {
-        ErrorKind::NotFound if !Location::is_remote(source.as_os_str()) => {
+        ErrorKind::NotFound if !Location::is_remote(source.as_os_str()) && !source.exists() => {
             format!("{}: no such file or directory", show_path(source))
         }
         ErrorKind::UnsupportedVersion => {

@@ -377,7 +377,7 @@ impl Group {
             }
         }
         let mut taken = HashSet::new();
-        for (member, _) in found {
+        for (member, ends) in found {
             let fixed = self.metadata.fixed(&member.name);
             let axes = member.dimensions.iter().zip(&member.domain);
             let lengths = axes.map(|(dimension, domain)| match fixed.contains(&dimension.as_str()) {
@@ -392,6 +392,13 @@ impl Group {
                 let reason = format!("its length of {dimension:?}, {length}, is not that of others");
                 self.left_out.push((shown(&member.name), reason));
                 continue;
+            }
+            for ((dimension, end), length) in member.dimensions.iter().zip(ends).zip(&lengths) {
+                if end > *length {
+                    let reason =
+                        format!("of {end} along {dimension:?}, what is beyond the {length} of another array");
+                    self.left_out.push((shown(&member.name), reason));
+                }
             }
             common.extend(member.dimensions.iter().cloned().zip(lengths.iter().copied()));
             self.add(member, &lengths, &mut taken);

@@ -99,9 +99,11 @@ pub struct Variable {
     /// Name and length of the axis within a cell of several values. Text always has one, even text of one
     /// character.
     pub inner: Option<(String, u64)>,
-    /// The cell that stands for unwritten and null cells. Empty for coordinates.
+    /// The cell that unwritten cells hold, and null ones unless `fill_value` is another. Empty for
+    /// coordinates.
     pub fill: Vec<u8>,
-    /// One value of `fill`, if it stands for missing values: see [`fill_value`].
+    /// The value that stands for missing values, if one does: of `fill`, see [`fill_value`], or of the
+    /// metadata.
     pub fill_value: Option<Vec<u8>>,
     /// Attributes by the CF conventions, without `_FillValue`.
     pub attributes: Attributes,
@@ -125,6 +127,14 @@ impl Variable {
     /// Bytes of a cell.
     pub fn cell_size(&self) -> u64 {
         self.number.saturating_mul(self.datatype.size() as u64)
+    }
+
+    /// The cell that null cells hold: readers take it for missing.
+    fn null(&self) -> Vec<u8> {
+        match &self.fill_value {
+            Some(value) => value.repeat(self.number as usize),
+            None => self.fill.clone(),
+        }
     }
 }
 
@@ -516,9 +526,9 @@ pub(super) fn of_dataset(
     Ok(variable.described(shown, &described, naming, taken))
 }
 
-/// The values of attribute `field` as in a grid, except that dates stay as stored. `NotFound` if grids leave
-/// the attribute out.
-pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
+/// The values of attribute `field` as in a grid, except that dates stay as stored. Null cells hold the value
+/// `null`, or if there is none the attribute's fill. `NotFound` if grids leave the attribute out.
+pub fn stored(view: &View, field: usize, null: Option<Vec<u8>>) -> Result<Arc<dyn Cells>> {
     let missing = || Error::not_found(format!("field {field} is not an attribute that a grid can have"));
     let shown = view.fields().get(field).ok_or_else(missing)?;
     let (Role::Attribute(_), Some((datatype, number))) = (shown.role, exported(shown)) else {
@@ -527,7 +537,8 @@ pub fn stored(view: &View, field: usize) -> Result<Arc<dyn Cells>> {
     let mut variable = Variable::new(String::new(), VariableKind::Values, field, datatype);
     variable.number = number;
     variable.nullable = shown.nullable;
-    variable.fill = null(shown, shown.fill_value.clone());
+    variable.fill = values::null(shown, shown.fill_value.clone());
+    variable.fill_value = null;
     variable.open(view)
 }
 

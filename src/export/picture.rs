@@ -118,7 +118,7 @@ impl Picture {
     /// value.
     fn means(&self, view: &View, band: u64) -> Result<Vec<f64>> {
         let attribute = &view.fields()[self.field];
-        let cells = grid::stored(view, self.field)?;
+        let cells = grid::stored(view, self.field, None)?;
         let missing = grid::fill_value(attribute, view.is_covered()?);
         // The samples of a pixel in each plane: their channels, and their places in it.
         let planes: Vec<(u64, Vec<(usize, u64)>)> = match (self.colour, self.together) {

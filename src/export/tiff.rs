@@ -154,30 +154,32 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
 
 /// The image of these fields; reads decode the data. `NotFound` if there is none.
 pub fn layout(view: &Arc<View>, fields: Range<usize>) -> Result<FileLayout> {
-    let (view, image) = whole(view, fields.clone())?;
+    let (view, image, null) = whole(view, fields.clone())?;
     let mut parts = head(&[image]);
-    parts.extend(values(&view, fields)?);
+    parts.extend(values(&view, fields, null)?);
     FileLayout::new(view.state(), parts)
 }
 
-/// The values of these fields.
-fn values(view: &Arc<View>, fields: Range<usize>) -> Result<Vec<Box<dyn Bytes>>> {
+/// The values of these fields, with `null` in null cells: see [`grid::stored`].
+fn values(view: &Arc<View>, fields: Range<usize>, null: Option<Vec<u8>>) -> Result<Vec<Box<dyn Bytes>>> {
     let values = fields.map(|field| -> Result<Box<dyn Bytes>> {
         Ok(Box::new(CellBytes::new(
-            grid::stored(view, field)?,
+            grid::stored(view, field, null.clone())?,
             Content::Data,
         )?))
     });
     values.collect()
 }
 
-/// An image with all that is told of it, and the view that has its values. `NotFound` if there is none.
-fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
+/// An image with all that is told of it, the view that has its values, and the value of null pixels if it is
+/// not that of the attribute's fill. `NotFound` if there is no image.
+fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, Option<Vec<u8>>)> {
     let view = raster::cropped(view)?;
     let (mut image, attribute) =
         describe(&view, fields.clone(), || view.shape())?.map_err(Error::not_found)?;
     let metadata = Metadata::or_none(&view)?;
     let placed = Placed::of(&metadata, &view)?;
+    let mut null = None;
     image.nodata = match placed.filter(|placed| placed.axes.are_of_image()) {
         None => nodata(&view, attribute)?,
         Some(placed) => {
@@ -190,9 +192,12 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
             let bands: Vec<Option<&Band>> = bands.collect();
             image.geo = Geo::new(&placed, &bands, &image);
             // A file has one value. Blocks are written whole, so without one no pixel lacks data.
-            let of_bands = bands.iter().flatten().find_map(|band| band.nodata);
+            let mut of_bands = bands.iter().flatten().filter_map(|band| band.nodata);
+            let of_bands = of_bands.find(|value| in_type(*value, attribute).is_some());
             let given = || Scalar::read(attribute.datatype, &grid::given_fill(attribute)?);
-            match of_bands.or_else(given) {
+            let missing = of_bands.or_else(given);
+            null = missing.and_then(|value| value.to(attribute.datatype));
+            match missing {
                 Some(value) if attribute.datatype.kind() == Kind::Float => Some(digits(value)),
                 // Of an exponent, GDAL's reader of integers of 64 bits takes no notice.
                 Some(value) => in_type(value, attribute).map(digits),
@@ -201,7 +206,7 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
             }
         }
     };
-    Ok((view, image))
+    Ok((view, image, null))
 }
 
 /// The name of the file of overviews of an image begins with that of the image and ends so.
@@ -248,10 +253,10 @@ fn named(view: &Arc<View>, name: &OsStr) -> Result<Option<(Range<usize>, Image)>
 pub fn overviews_layout(found: &[(Arc<View>, Range<usize>)]) -> Result<FileLayout> {
     let (mut images, mut all, mut states) = (Vec::new(), Vec::new(), Vec::new());
     for (view, fields) in found {
-        let (view, mut image) = whole(view, fields.clone())?;
+        let (view, mut image, null) = whole(view, fields.clone())?;
         image.is_reduced = true;
         images.push(image);
-        all.extend(values(&view, fields.clone())?);
+        all.extend(values(&view, fields.clone(), null)?);
         states.push(view.state());
     }
     if images.iter().map(|image| u128::from(image.data())).sum::<u128>() + MAX_HEAD > i64::MAX as u128 {

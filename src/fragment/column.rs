@@ -180,8 +180,19 @@ impl Column {
         Ok(())
     }
 
-    /// Opens the files needed to read `content`.
+    /// Opens the files needed to read `content`. `Changed` if a file of the fragment has changed since the
+    /// metadata were read: what was read before may be of another state.
     pub fn open(&self, content: Content, tile: Option<u64>) -> Result<OpenColumn> {
+        let opened = self.open_alone(content, tile)?;
+        match self.info.edition.is_valid() {
+            true => Ok(opened),
+            false => Err(self.info.place(Error::changed())),
+        }
+    }
+
+    /// [`Column::open`] for a reader of this column alone, to whom it does not matter whether another file
+    /// has changed, or this one before it was opened.
+    pub fn open_alone(&self, content: Content, tile: Option<u64>) -> Result<OpenColumn> {
         self.open_files(content, tile).map_err(|e| self.info.place(e))
     }
 
@@ -239,6 +250,7 @@ impl Column {
             })
         };
         let blob = info.engine.read_fragment(&info.path, open).map_err(missing)?;
+        info.edition.meet(&info.engine, field.slot, part, blob.version());
         let offsets = info.list(field.slot, list, self.hold)?;
         Ok(TileFile {
             engine: info.engine.clone(),

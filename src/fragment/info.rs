@@ -12,13 +12,14 @@ use crate::format::fragment::{Footer, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
-use crate::runtime::get_or_make;
+use crate::runtime::{get_or_make, hash, lock};
 use crate::storage::join;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The name of a fragment's metadata file.
 pub const METADATA_FILE: &str = "__fragment_metadata.tdb";
@@ -64,10 +65,18 @@ pub struct FragmentInfo {
 /// to read of the metadata is found by what was read before, so that all of it has to be of one edition.
 #[derive(Debug, Clone, Default)]
 pub struct Edition {
-    /// How often a file was found changed.
-    changes: Arc<AtomicU64>,
-    /// How often before this edition was read.
+    changes: Arc<Changes>,
+    /// How often a file was found changed before this edition was read.
     before: u64,
+}
+
+/// What is known of changes of a fragment's files.
+#[derive(Debug, Default)]
+struct Changes {
+    /// How often a file was found changed.
+    count: AtomicU64,
+    /// The state of each data file when it was opened last, as a hash.
+    files: Mutex<HashMap<(usize, Part), u64>>,
 }
 
 impl Edition {
@@ -80,6 +89,11 @@ impl Edition {
         }
     }
 
+    /// Whether it was read after so many changes.
+    pub(super) fn is_after(&self, changes: u64) -> bool {
+        self.before == changes
+    }
+
     /// Whether no file was found changed since.
     pub fn is_valid(&self) -> bool {
         self.changes() == self.before
@@ -87,7 +101,16 @@ impl Edition {
 
     /// How often a file was found changed.
     pub fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+        self.changes.count.load(Ordering::Acquire)
+    }
+
+    /// Notes the state of a data file that was opened. The edition ends if it had another before.
+    pub(super) fn meet(&self, engine: &Engine, slot: usize, part: Part, version: (u64, u64, u64)) {
+        let version = hash(&version);
+        let before = lock(&self.changes.files).insert((slot, part), version);
+        if before.is_some_and(|before| before != version) {
+            self.end(engine);
+        }
     }
 
     /// Remembers that a file has changed since.
@@ -96,6 +119,7 @@ impl Edition {
         // Another may have said so.
         let _ = self
             .changes
+            .count
             .compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
         engine.has_changed_fragments.store(true, Ordering::Release);
     }

@@ -186,6 +186,16 @@ impl Fragment {
         Ok(info)
     }
 
+    /// [`Fragment::open`] for a reader who has read of it after so many changes of its files: `Changed` if
+    /// there are more by now.
+    pub(crate) fn open_after(&self, changes: u64) -> Result<Arc<FragmentInfo>> {
+        let info = self.open()?;
+        match info.edition.is_after(changes) {
+            true => Ok(info),
+            false => Err(info.place(Error::changed())),
+        }
+    }
+
     /// [`Fragment::open`] without keeping the metadata in memory: for a pass over very many fragments.
     pub(crate) fn look(&self) -> Result<Arc<FragmentInfo>> {
         self.known()
@@ -210,6 +220,11 @@ impl Fragment {
     /// How often a file of it was found changed: what was made of it by then is of another state.
     pub(crate) fn changes(&self) -> u64 {
         self.edition.changes()
+    }
+
+    /// What was read of it may be of another state.
+    pub(crate) fn set_changed(&self) {
+        self.edition.anew().end(&self.engine);
     }
 
     /// The outline. Reads the metadata at most once, and does not keep the metadata in memory.

@@ -116,7 +116,9 @@ impl Attributes {
             crtime: time,
             kind: file_type(self.kind),
             perm: self.mode.bits,
-            nlink: if self.kind == NodeType::Directory { 2 } else { 1 },
+            // Of a directory, 1 says that the number is unknown: walkers take 2 for one without
+            // subdirectories.
+            nlink: 1,
             uid: owner.uid,
             gid: self.mode.gid,
             rdev: 0,

@@ -10,10 +10,25 @@ use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
+use crate::fragment::Fragment;
+use crate::fragment::info::FragmentInfo;
 use crate::runtime::hash;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// How often a file of a fragment had been found changed, by the fragments' indexes, oldest first; those of
+/// which none had are left out.
+#[derive(Clone, Default, Hash)]
+pub(super) struct Changes(Vec<(usize, u64)>);
+
+impl Changes {
+    /// The metadata of fragment number `index`. `Changed` if a file of it has changed since.
+    pub(super) fn open(&self, index: usize, fragment: &Fragment) -> Result<Arc<FragmentInfo>> {
+        let known = self.0.iter().find(|(known, _)| *known == index);
+        fragment.open_after(known.map_or(0, |(_, changes)| *changes))
+    }
+}
 
 /// An array at a time, and which of its cells.
 #[derive(Clone)]
@@ -33,8 +48,8 @@ pub(crate) struct Selection {
     pub(super) most: Option<u64>,
     /// Indexes of the fragments, oldest first, whose cells are known not to be in global order.
     pub(super) unsorted: Vec<usize>,
-    /// How often the metadata files of fragments were found changed, by their indexes.
-    changes: Vec<(usize, u64)>,
+    /// What was known of changes of files.
+    pub(super) changes: Changes,
     /// Why it is unknown which fragments are seen; None if it is known.
     pub(super) incomplete: Option<Error>,
     state: u64,
@@ -65,7 +80,7 @@ impl Selection {
         let labels = labels(&array, &when, &schema);
         let whole = Selection {
             unsorted: Vec::new(),
-            changes: Vec::new(),
+            changes: Changes::default(),
             incomplete: None,
             state: 0,
             subarray: None,
@@ -106,13 +121,13 @@ impl Selection {
         unsorted.map(|(index, _)| index).collect()
     }
 
-    fn known_changes(&self) -> Vec<(usize, u64)> {
+    fn known_changes(&self) -> Changes {
         if !self.array.engine.has_changed_fragments.load(Ordering::Acquire) {
-            return Vec::new();
+            return Changes::default();
         }
         let fragments = self.snapshot.fragments().enumerate();
         let changes = fragments.map(|(index, entry)| (index, entry.fragment.changes()));
-        changes.filter(|(_, changes)| *changes > 0).collect()
+        Changes(changes.filter(|(_, changes)| *changes > 0).collect())
     }
 
     fn hash(&self) -> u64 {

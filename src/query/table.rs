@@ -60,6 +60,14 @@ impl Unit {
     }
 }
 
+/// Whether the NULs at the end of text of this type are no part of it, if its size is fixed.
+pub fn is_padded(datatype: Datatype) -> bool {
+    matches!(
+        datatype,
+        Datatype::Char | Datatype::StringAscii | Datatype::StringUtf8
+    )
+}
+
 /// Text without the NULs at its end.
 pub fn strip(text: &[u8]) -> &[u8] {
     let len = text

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
 use crate::query::View;
-use crate::query::table::{Column, NOT_A_TIME, Rows, Table, Unit, strip};
+use crate::query::table::{Column, NOT_A_TIME, Rows, Table, Unit, is_padded, strip};
 use crate::runtime::parallel;
 use arrow_array::builder::LargeStringBuilder;
 use arrow_array::types::{
@@ -45,8 +45,9 @@ const DATATYPE_KEY: &str = "tiledb.datatype";
 /// | indexes into an enumeration | `Dictionary` of the stored index type, with the enumeration's values |
 ///
 /// Null are: cells whose validity says so; cells of a dense view that nobody wrote; dates that are
-/// not-a-time; dates and times that do not fit into their Arrow type; indexes without a value. CHAR and
-/// STRING_ASCII of fixed size lose the NULs at their end. The metadata of a column has its datatype under
+/// not-a-time; dates and times that do not fit into their Arrow type; indexes without a value. CHAR,
+/// STRING_ASCII and STRING_UTF8 of fixed size lose the NULs at their end. The metadata of a column has its
+/// datatype under
 /// `tiledb.datatype`.
 ///
 /// ```
@@ -360,10 +361,10 @@ fn cells<'a>(
     count: usize,
     cell: &dyn Fn(usize) -> Option<&'a [u8]>,
 ) -> Result<ArrayRef> {
-    let fixed = !cell_val_num.is_var();
-    let whole = |bytes: &'a [u8]| match datatype {
-        Datatype::Char | Datatype::StringAscii if fixed => strip(bytes),
-        _ => bytes,
+    let padded = is_padded(datatype) && !cell_val_num.is_var();
+    let whole = |bytes: &'a [u8]| match padded {
+        true => strip(bytes),
+        false => bytes,
     };
     match of_one(datatype) {
         DataType::LargeBinary => {

@@ -4,7 +4,7 @@
 use super::{Batches, Cell, Value};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::fragment::cells::Cells;
-use crate::query::table::{NOT_A_TIME, enumeration_index, strip};
+use crate::query::table::{NOT_A_TIME, enumeration_index, is_padded, strip};
 use crate::query::{Field, Role, View};
 use crate::{Array, ErrorKind, ObjectKind, Source, SourceOptions, TimeRange};
 use arrow_array::cast::AsArray;
@@ -219,7 +219,7 @@ fn compare_batches(
             }
             let found = stored(array, place);
             let wanted = match datatype {
-                Datatype::Char | Datatype::StringAscii if !cell_val_num.is_var() => strip(&wanted).to_vec(),
+                _ if is_padded(datatype) && !cell_val_num.is_var() => strip(&wanted).to_vec(),
                 Datatype::Bool => wanted.iter().map(|byte| u8::from(*byte != 0)).collect(),
                 _ => wanted,
             };

@@ -33,7 +33,7 @@ const ALLOWANCE: u64 = 32 << 20;
 /// `check_size` assumes at least this capacity, in bytes.
 const MIN_ASSUMED_CAPACITY: u64 = 32 << 20;
 
-/// A reservation of at most this many bytes is never refused.
+/// A reservation of at most this many bytes is never refused, and a load of so many never waits for readers.
 const SMALL_RESERVATION: u64 = 64 << 10;
 
 /// The longest wait of a loader of an entry larger than the cache for readers to drop another such entry, and
@@ -452,7 +452,7 @@ impl ChunkCache {
             self.evict(&mut state, estimate);
             if state.loading_bytes > 0 && state.bytes.saturating_add(estimate) > self.capacity {
                 state = wait_on(&self.room, state)?;
-            } else if estimate > self.capacity
+            } else if estimate > self.capacity.max(SMALL_RESERVATION)
                 && state.holds_unkept()
                 && begun.get_or_insert_with(Instant::now).elapsed() < MAX_UNKEPT_WAIT
             {

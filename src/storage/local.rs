@@ -138,7 +138,9 @@ impl LocalStorage {
             match self.metadata(&path) {
                 Ok(metadata) => metadata.entry_type,
                 Err(e) if is_out_of_descriptors(&e) => return Err(e),
-                Err(_) => EntryType::Other,
+                Err(e) if e.kind() == ErrorKind::NotFound => EntryType::Other,
+                // It cannot be looked at: whoever wants it is told so.
+                Err(_) => EntryType::Directory,
             }
         } else if file_type.is_dir() {
             EntryType::Directory

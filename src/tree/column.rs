@@ -231,7 +231,7 @@ impl File for ColumnFile {
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        let column = self.column.open(self.content, self.tile)?;
+        let column = self.column.open_alone(self.content, self.tile)?;
         let header = self.header(Bytes::len(&column));
         let version = column.version();
         let layout = FileLayout::new(version, vec![Box::new(header), Box::new(column)])?;

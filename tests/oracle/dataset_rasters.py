@@ -30,7 +30,7 @@ import xarray
 from rasterio.transform import Affine
 from rasterio.windows import Window
 
-from capi import Lib
+from capi import Column, Lib
 from documented import described as told_by_info, run_lines
 from mount import binary, errors, mounted, stats
 from plain_tools import Checks
@@ -662,6 +662,37 @@ def compare_bares(checks, point):
             checks.equal(f"complex numbers: scales of {band}", (file.scales, file.descriptions), ((band + 1,) * 2, (f"band {band}",) * 2))
 
 
+def write_nulls(folder):
+    """Rasters with nulls, whose no-data value GDAL or the metadata tell, and which is not their fill."""
+    cells = np.arange(10, 22).reshape(3, 4)
+    for of in NULLS:
+        dims = [tiledb.Dim(name, domain=(0, length - 1), tile=2, dtype=np.uint64) for name, length in (("Y", 3), ("X", 4))]
+        uri = f"{folder}/nulls_{of}"
+        tiledb.Array.create(uri, tiledb.ArraySchema(tiledb.Domain(*dims), [tiledb.Attr("TDB_VALUES", dtype=of, nullable=True)]))
+        validity = (cells.ravel() % 3 > 0).astype("u1")
+        Lib().write(uri, {"TDB_VALUES": Column(cells.astype(of).ravel(), None, validity)}, layout="row-major")
+        pam = b"<PAMDataset><PAMRasterBand band='1'><NoDataValue>7</NoDataValue></PAMRasterBand></PAMDataset>"
+        Lib().put_metadata(uri, [("_gdal", "UINT8", pam)])
+    return cells, cells % 3 == 0
+
+
+NULLS = "u1", "i2", "i8", "f4"
+
+
+def compare_nulls(checks, point, cells, null):
+    """Nulls are missing to readers of images and grids."""
+    want = np.where(null, np.nan, cells)
+    for of in NULLS:
+        data = point / f"nulls_{of}/data"
+        for part, rows in ("", slice(None)), ("subarray/1..2,..", slice(1, 3)):
+            with rasterio.open(data / part / "raster/TDB_VALUES.tif") as file:
+                found = file.read(1, masked=True).astype("f8").filled(np.nan)
+            checks.equal(f"nulls of {of}: the image {part}", found.tolist().__repr__(), want[rows].tolist().__repr__())
+            for name, dataset in ("nc", xarray.open_dataset(data / part / "array.nc")), ("zarr", xarray.open_zarr(data / part / "array.zarr")):
+                found = dataset["TDB_VALUES"].values.astype("f8")
+                checks.equal(f"nulls of {of}: array.{name} {part}", found.tolist().__repr__(), want[rows].tolist().__repr__())
+
+
 def main():
     """Writes the rasters and compares."""
     checks = Checks()
@@ -681,6 +712,7 @@ def main():
         for name, axes in TURNED.items():
             write_turned(f"{folder}/arrays/{name}", axes)
         write_bares(f"{folder}/arrays")
+        nulls = write_nulls(f"{folder}/arrays")
         write_unlike_types(f"{folder}/arrays/unlike_types")
         write_multidimensional(f"{folder}/arrays/multidimensional")
         for name, document in MALFORMED.items():
@@ -707,6 +739,7 @@ def main():
             compare_unlike(checks, point / "untold/data")
             compare_turned(checks, point)
             compare_bares(checks, point)
+            compare_nulls(checks, point, *nulls)
             multidimensional(checks, point / "multidimensional/data")
             checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:

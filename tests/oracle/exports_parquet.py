@@ -91,7 +91,7 @@ def numbers(datatype, data, axis=False):
 
 def text(datatype, raw, fixed):
     """Text or bytes in the form of readers."""
-    if fixed and datatype in ("CHAR", "STRING_ASCII"):
+    if fixed and datatype in ("CHAR", "STRING_ASCII", "STRING_UTF8"):
         raw = raw.rstrip(b"\0")
     return raw.decode("utf-8", "surrogateescape") if datatype in TEXT else raw
 

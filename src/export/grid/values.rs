@@ -74,9 +74,9 @@ impl Cells for GridCells {
 }
 
 impl GridCells {
-    /// Replaces null cells in `values`, the bytes `range` of the variable, by the fill value.
+    /// Replaces null cells in `values`, the bytes `range` of the variable, by [`Variable::null`].
     fn fill_nulls(&self, range: Range<u64>, keep: Option<Keep>, values: &mut [u8]) -> Result<()> {
-        let fill = &self.variable.fill;
+        let null = self.variable.null();
         let size = self.variable.cell_size().max(1);
         let cells = range.start / size..range.end.div_ceil(size);
         let mut validity = Output::keeping(keep);
@@ -88,7 +88,7 @@ impl GridCells {
             let from = start.max(range.start);
             let target = (from - range.start) as usize..(end - range.start) as usize;
             let source = (from - start) as usize..(end - start) as usize;
-            values[target].copy_from_slice(&fill[source]);
+            values[target].copy_from_slice(&null[source]);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::format::enumeration::Enumeration;
 use crate::format::field::Form;
 use crate::format::range::Range as Bounds;
 use crate::format::scalar::with_integer;
-use crate::query::table::{Column, NOT_A_TIME, Unit, strip};
+use crate::query::table::{Column, NOT_A_TIME, Unit, is_padded, strip};
 use std::ops::Range;
 
 /// Integers of less than 64 bits that are widened at once: few, so that they stay in the processor's cache.
@@ -200,7 +200,7 @@ impl Leaf {
                 CellValNum::Fixed(count) => Shape::Some(u64::from(count)),
                 CellValNum::Var => Shape::Any,
             };
-        } else if matches!(stored.datatype, Datatype::Char | Datatype::StringAscii) {
+        } else if is_padded(stored.datatype) {
             let strip = leaf.size.is_some();
             leaf.encoding = Encoding::Bytes { strip };
         }
@@ -447,7 +447,7 @@ impl Leaf {
 /// Labels of text as pages show them.
 pub(super) fn labels(labels: &Enumeration) -> impl Iterator<Item = &[u8]> {
     let fixed = labels.cell_val_num != CellValNum::Var;
-    let text = fixed && matches!(labels.datatype, Datatype::Char | Datatype::StringAscii);
+    let text = fixed && is_padded(labels.datatype);
     let labels = labels.values().into_iter();
     labels.map(move |label| if text { strip(label) } else { label })
 }

@@ -163,8 +163,7 @@ impl DenseRuns {
             return Ok(source.clone());
         }
         let missing = || Error::internal("there is no such layer");
-        let (fragment, _) = self.stack.fragments.get(layer).ok_or_else(missing)?;
-        let info = fragment.open()?;
+        let info = self.stack.open(layer)?;
         let index = match self.slots.get(layer) {
             Some(Slot::Same(index)) => *index,
             Some(Slot::Other(_, what)) => {

@@ -195,8 +195,7 @@ impl Dense {
             return Ok(points.clone());
         }
         let stack = self.stack()?;
-        let (fragment, _) = &stack.fragments[layer];
-        let points = Arc::new(Points::open(stack, &fragment.open()?)?);
+        let points = Arc::new(Points::open(stack, &stack.open(layer)?)?);
         lock(&self.points).put(layer, points.clone());
         Ok(points)
     }

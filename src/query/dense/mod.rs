@@ -20,7 +20,7 @@ mod stack;
 mod tests;
 
 use super::column::RunCells;
-use super::selection::Selection;
+use super::selection::{Changes, Selection};
 use super::{DimRange, Role};
 use crate::catalog::Array;
 use crate::catalog::snapshot::Snapshot;
@@ -52,6 +52,7 @@ pub(super) struct Dense {
     schema: Arc<Schema>,
     subarray: Option<Vec<DimRange>>,
     state: u64,
+    changes: Changes,
     stack: OnceLock<Arc<Stack>>,
     region: OnceLock<Region>,
     covered: OnceLock<bool>,
@@ -78,6 +79,7 @@ impl Dense {
             schema: of.schema.clone(),
             subarray: of.subarray.clone(),
             state: of.state(),
+            changes: of.changes.clone(),
             stack: OnceLock::new(),
             region: OnceLock::new(),
             covered: OnceLock::new(),
@@ -89,7 +91,7 @@ impl Dense {
     fn stack(&self) -> Result<&Arc<Stack>> {
         get_or_make(&self.stack, || {
             let fragments = self.snapshot.fragment_list();
-            Stack::new(self.array.clone(), &self.schema, fragments).map(Arc::new)
+            Stack::new(self.array.clone(), &self.schema, fragments, self.changes.clone()).map(Arc::new)
         })
     }
 

@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 use crate::format::field::{Form, Stored};
 use crate::format::schema::Schema;
 use crate::fragment::Fragment;
+use crate::fragment::info::FragmentInfo;
 use crate::fragment::prefetch::outlines;
+use crate::query::selection::Changes;
 use std::sync::Arc;
 
 /// The visible fragments of an array that have cells.
@@ -17,6 +19,9 @@ pub(super) struct Stack {
     pub(super) overlay: Overlay,
     /// The fragment of each layer, with its schema.
     pub(super) fragments: Vec<(Arc<Fragment>, Arc<Schema>)>,
+    /// Its index among all visible fragments.
+    indexes: Vec<usize>,
+    changes: Changes,
     pub(super) array: Arc<Array>,
 }
 
@@ -26,12 +31,17 @@ pub(super) type Slot = Stored<usize>;
 impl Stack {
     /// Reads which cells `fragments`, oldest first, cover. Metadata that cannot be read is an error, because
     /// the fragment might hide others.
-    pub(super) fn new(array: Arc<Array>, schema: &Schema, fragments: Vec<Arc<Fragment>>) -> Result<Stack> {
+    pub(super) fn new(
+        array: Arc<Array>,
+        schema: &Schema,
+        fragments: Vec<Arc<Fragment>>,
+        changes: Changes,
+    ) -> Result<Stack> {
         let space = Space::new(schema)?;
         let outlines = outlines(&array.engine, &fragments)?;
-        let (mut layers, mut kept) = (Vec::new(), Vec::new());
+        let (mut layers, mut kept, mut indexes) = (Vec::new(), Vec::new(), Vec::new());
         let mut agreed: Option<Arc<Schema>> = None;
-        for (fragment, outline) in fragments.iter().zip(outlines) {
+        for ((index, fragment), outline) in fragments.iter().enumerate().zip(outlines) {
             let Some(domain) = &outline.domain else { continue };
             let place = |error: Error| {
                 let file = array.engine.storage.display(&fragment.metadata_path());
@@ -54,13 +64,22 @@ impl Stack {
                 dense: outline.dense,
             });
             kept.push((fragment.clone(), outline.schema.clone()));
+            indexes.push(index);
         }
         Ok(Stack {
             space,
             overlay: Overlay::new(layers),
             fragments: kept,
+            indexes,
+            changes,
             array,
         })
+    }
+
+    /// The metadata of the fragment of layer `layer`. `Changed` if one of its files has changed since the
+    /// view was made.
+    pub(super) fn open(&self, layer: usize) -> Result<Arc<FragmentInfo>> {
+        self.changes.open(self.indexes[layer], &self.fragments[layer].0)
     }
 
     /// The smallest box that contains all fragments; None if there are none.

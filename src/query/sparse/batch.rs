@@ -57,7 +57,7 @@ struct Candidate<K> {
     time: u64,
     rank: u64,
     member: u32,
-    mark: u32,
+    mark: u64,
 }
 
 /// Candidates in order.
@@ -65,7 +65,7 @@ pub(super) struct Batch<K> {
     /// The member of each candidate.
     pub turns: Vec<Turn>,
     /// The rank and the mark of each; empty if ranks continue those of the batch before and no mark is set.
-    pub details: Vec<(u64, u32)>,
+    pub details: Vec<(u64, u64)>,
     /// The key of the last candidate; in an empty batch, that of the batch before.
     pub last: Option<K>,
     candidates: Vec<Candidate<K>>,

@@ -82,8 +82,9 @@ pub(super) struct Window<K> {
     pub ranks: Vec<u64>,
     /// The timestamp of each; empty if the fragment has one timestamp for all.
     pub times: Vec<u64>,
-    /// For each, [`DELETED`] and a bit for each dimension whose coordinate is -0.0; empty if all are 0.
-    pub marks: Vec<u32>,
+    /// For each, [`DELETED`] and a bit for each dimension of floats whose coordinate is -0.0; empty if all
+    /// are 0.
+    pub marks: Vec<u64>,
     /// The rank of the first candidate, counting those that are left out.
     pub first: u64,
     /// The rank after the last candidate, counting those that are left out.
@@ -91,7 +92,7 @@ pub(super) struct Window<K> {
 }
 
 /// The mark of a cell that is deleted.
-pub(super) const DELETED: u32 = 1 << 31;
+pub(super) const DELETED: u64 = 1 << 63;
 
 impl Ranked {
     /// The cells from rank `rank` on that are consecutive in the fragment. None if there is no such rank.
@@ -134,7 +135,7 @@ impl<K> Window<K> {
     }
 
     /// The marks of candidate `i`.
-    pub(super) fn mark(&self, i: usize) -> u32 {
+    pub(super) fn mark(&self, i: usize) -> u64 {
         match self.marks.is_empty() {
             true => 0,
             false => self.marks[i],
@@ -320,7 +321,7 @@ impl Input {
                 .marks
                 .extend(kept.iter().map(|&kept| if kept { 0 } else { DELETED }));
         }
-        for &i in &self.floats {
+        for (bit, &i) in self.floats.iter().enumerate() {
             let column = &columns[i];
             let size = column.values.len() / count.max(1);
             for (cell, value) in column.values.chunks_exact(size.max(1)).enumerate() {
@@ -328,8 +329,12 @@ impl Input {
                     continue;
                 };
                 if *last == 0x80 && rest.iter().all(|&byte| byte == 0) {
+                    if bit >= 63 {
+                        let message = format!("-0.0 in dimension {i}, and 63 others are of floats");
+                        return Err(self.info.place(Error::limit(message)));
+                    }
                     window.marks.resize(count, 0);
-                    window.marks[cell] |= 1 << (i % 31);
+                    window.marks[cell] |= 1 << bit;
                 }
             }
         }

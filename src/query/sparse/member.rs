@@ -83,7 +83,7 @@ impl<K: SortKey> Sorted<K> {
             );
             return Err(input.info.place(Error::limit(message).at(0)));
         }
-        let mut all: Vec<(K, u64, u32, u64)> = Vec::new();
+        let mut all: Vec<(K, u64, u64, u64)> = Vec::new();
         let most = rules.tuning.max_window_candidates;
         let mut rank = 0;
         while rank < input.count() {

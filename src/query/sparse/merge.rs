@@ -62,7 +62,7 @@ pub(super) struct Merge<'a, K> {
     window: u64,
     /// The marks of the cells seen at the current place, each with the member of the newest such cell: cells
     /// that differ in the sign of a zero are different cells.
-    seen: Vec<(u32, u32)>,
+    seen: Vec<(u64, u32)>,
     /// Whether several members have a cell at the current place.
     shared: bool,
 }
@@ -306,7 +306,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
     }
 
     /// Whether a candidate of `member` at the current place is the newest there with its `mark`.
-    fn is_newest(&mut self, member: u32, mark: u32) -> bool {
+    fn is_newest(&mut self, member: u32, mark: u64) -> bool {
         if self.rules.duplicates {
             return true;
         }

@@ -29,7 +29,7 @@ mod ranges;
 mod tests;
 
 use super::column::RunCells;
-use super::selection::Selection;
+use super::selection::{Changes, Selection};
 use super::{CellOrigin, DimRange, Field, TileRun, Tiles};
 use crate::catalog::Array;
 use crate::catalog::snapshot::Snapshot;
@@ -95,6 +95,7 @@ pub(super) struct Sparse {
     most: Option<u64>,
     /// Indexes of the fragments whose cells are known not to be in global order.
     unsorted: Vec<usize>,
+    changes: Changes,
     state: u64,
     cells: Memo<Arc<dyn Merged>>,
     /// The cells as runs of whole tiles, from the footers; None inside if they do not determine it.
@@ -141,6 +142,7 @@ impl Sparse {
             schema: of.schema.clone(),
             subarray: of.subarray.clone(),
             unsorted: of.unsorted.clone(),
+            changes: of.changes.clone(),
             state: of.state(),
             cells: Memo::default(),
             footer_runs: OnceLock::new(),
@@ -353,7 +355,7 @@ impl Sparse {
         let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             tails.reach(index);
-            let info = fragments[index].open()?;
+            let info = self.changes.open(index, &fragments[index])?;
             let deletes = Deletes::new(&info, &deletes, share.hold)?;
             let number = (index, self.unsorted.contains(&index));
             let input = Input::new(number, info, times, ranges.clone(), deletes, share)?;

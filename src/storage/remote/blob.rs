@@ -90,12 +90,13 @@ type Seen = (Option<String>, i64);
 /// Whether a response is from the object as it was listed. Without ETags in both, what is left to compare is
 /// the time, in seconds, and the first response, `seen`.
 fn is_from(listed: &File, answer: &ObjectMeta, seen: &Mutex<Option<Seen>>) -> bool {
-    let same = match (&listed.etag, &answer.e_tag) {
+    let found = answer.e_tag.as_ref().filter(|etag| !is_blank(etag));
+    let same = match (&listed.etag, found) {
         (Some(listed), Some(found)) => opaque(listed) == opaque(found),
         _ => {
             let time = answer.last_modified.timestamp_millis();
             let known = listed.mtime > 0 && time > 0;
-            let found = (answer.e_tag.clone(), time);
+            let found = (found.cloned(), time);
             (!known || listed.mtime / 1000 == time as u64 / 1000)
                 && *lock(seen).get_or_insert_with(|| found.clone()) == found
         }
@@ -108,9 +109,14 @@ fn opaque(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
 }
 
-/// Whether `if-match` can use this ETag.
+/// Whether an ETag tells nothing: some servers send one whatever they know.
+pub(super) fn is_blank(etag: &str) -> bool {
+    opaque(etag).is_empty()
+}
+
+/// Whether an ETag tells one state from all others: `if-match` and the disk cache can use it.
 fn is_strong(etag: &&str) -> bool {
-    !etag.starts_with("W/") && !etag.is_empty()
+    !etag.starts_with("W/")
 }
 
 impl RemoteFile {
@@ -159,6 +165,12 @@ impl RemoteFile {
         Ok(())
     }
 
+    /// The disk cache, and the ETag by which it knows the object.
+    fn on_disk(&self) -> Option<(&Arc<DiskCache>, &str)> {
+        let etag = self.listed.etag.as_deref().filter(is_strong)?;
+        Some((self.fetcher.disk.as_ref()?, etag))
+    }
+
     /// Drops what was fetched of `range`.
     fn forget(&self, range: Range<u64>) {
         let mut pieces = lock(&self.pieces);
@@ -172,7 +184,7 @@ impl RemoteFile {
         for start in starts {
             self.fetcher.pool.forget((self.number, start));
         }
-        if let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) {
+        if let Some((disk, etag)) = self.on_disk() {
             for part in range.start / PART..range.end.div_ceil(PART) {
                 disk.remove(&PartKey {
                     url: &self.url,
@@ -204,7 +216,7 @@ impl RemoteFile {
                 false => wanted.start..wanted.start + SMALL_PIECE,
             };
         }
-        if self.fetcher.disk.is_some() {
+        if self.on_disk().is_some() {
             let end = wanted.end.div_ceil(PART).saturating_mul(PART);
             wanted = wanted.start / PART * PART..end.min(len);
             self.take_from_disk(&wanted);
@@ -221,7 +233,7 @@ impl RemoteFile {
         if let Some(end) = pieces.part_end(range.start) {
             ahead = ahead.min(end);
         }
-        let ahead = match self.fetcher.disk {
+        let ahead = match self.on_disk() {
             // The disk cache stores whole parts only.
             Some(_) => ahead.div_ceil(PART).saturating_mul(PART).min(len),
             None => ahead,
@@ -266,7 +278,7 @@ impl RemoteFile {
 
     /// Adds pieces for the parts of `range` that are in the disk cache.
     fn take_from_disk(self: &Arc<Self>, range: &Range<u64>) {
-        let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) else {
+        let Some((disk, etag)) = self.on_disk() else {
             return;
         };
         for part in range.start / PART..range.end.div_ceil(PART) {
@@ -343,10 +355,10 @@ impl RemoteFile {
 
     /// Stores the whole parts within `bytes`, which begin at offset `start`, in the disk cache.
     fn store_on_disk(&self, start: u64, bytes: &Bytes) {
-        let (Some(disk), Some(etag)) = (&self.fetcher.disk, &self.listed.etag) else {
+        let Some((disk, etag)) = self.on_disk() else {
             return;
         };
-        let (disk, etag, url) = (disk.clone(), etag.clone(), self.url.clone());
+        let (disk, etag, url) = (disk.clone(), etag.to_owned(), self.url.clone());
         let (bytes, len) = (bytes.clone(), self.listed.len);
         tokio::task::spawn_blocking(move || {
             let end = start + bytes.len() as u64;

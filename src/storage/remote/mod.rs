@@ -355,7 +355,9 @@ impl Pages {
                 path: below(&object.location)?,
                 len: object.size,
                 mtime: milliseconds(&object),
-                etag: object.e_tag.filter(|etag| is_header(etag)),
+                etag: object
+                    .e_tag
+                    .filter(|etag| is_header(etag) && !blob::is_blank(etag)),
             })
         });
         Page {
