@@ -177,6 +177,26 @@ fn a_replaced_data_file_stays_what_it_was_for_who_has_it_open() {
 }
 
 #[test]
+fn an_array_in_whose_place_another_is_moved_is_that_one() {
+    let place = Place::with(|source| {
+        let other = source.join("other");
+        copy(&sample("weather"), &other);
+        let stored = other.join(format!("__fragments/{}/a2.tdb", FRAGMENTS[1]));
+        let mut bytes = fs::read(&stored).unwrap();
+        *bytes.last_mut().unwrap() ^= 0x5a;
+        fs::write(stored, bytes).unwrap();
+    });
+    let path = place.shown("weather/data/columns/wind/data.bin");
+    let old = fs::read(&path).unwrap();
+    fs::rename(place.source("weather"), place.source("gone")).unwrap();
+    fs::rename(place.source("other"), place.source("weather")).unwrap();
+    // Another value, or an error of what is damaged.
+    eventually("the other array is there", || {
+        fs::read(&path).map_or(true, |new| new != old)
+    });
+}
+
+#[test]
 fn a_fragment_vacuumed_while_a_reader_has_its_column_open() {
     let place = Place::new();
     let file = File::open(place.shown(&data(FRAGMENTS[0]))).unwrap();

@@ -307,6 +307,62 @@ def compare_touched(checks, source, point):
     checks.equal("touched: the tiles", len(json.loads(tiles.read_bytes())) > 0, True)
 
 
+def write_unfiltered(path, values):
+    """A dense array whose data file has the values as they are. Returns the file."""
+    dimension = tiledb.Dim("x", domain=(0, len(values) - 1), tile=min(len(values), 1 << 16), dtype=np.int32)
+    attribute = tiledb.Attr("a", dtype=np.int32, filters=tiledb.FilterList([]))
+    tiledb.Array.create(path, tiledb.ArraySchema(tiledb.Domain(dimension), [attribute]))
+    with tiledb.open(path, "w") as array:
+        array[:] = values
+    [fragment] = os.listdir(f"{path}/__fragments")
+    return f"{path}/__fragments/{fragment}/a0.tdb"
+
+
+def compare_replaced(checks, source, point):
+    """A data file, or a whole array, in whose place others of the same names and lengths are put: never a mix."""
+    with tempfile.TemporaryDirectory(prefix="tiledbfs-test-") as beside:
+        for cells in 10, 1 << 20:
+            part = f"data/subarray/0..{cells // 2 - 1}/columns/a/data.bin"
+            files = "data/columns/a/data.bin", "data/array.zarr/a/c/0", part, "at/latest/data/columns/a/data.bin"
+            old, new = np.arange(cells, dtype=np.int32), np.arange(cells, dtype=np.int32) + 7
+            for way in "moved", "written", "array":
+                name = f"replaced_{cells}_{way}"
+                stored = write_unfiltered(f"{source}/{name}", old)
+                shutil.copytree(f"{source}/{name}", f"{beside}/{name}")
+                other = stored.replace(f"{source}/", f"{beside}/")
+                shutil.copyfile(write_unfiltered(f"{beside}/{name}_new", new), other)
+                time.sleep(SETTLED)
+                for file in files:
+                    with open(point / name / file, "rb") as opened:
+                        os.pread(opened.fileno(), 4096, 0)
+                if way == "moved":
+                    os.rename(other, stored)
+                elif way == "written":
+                    with open(other, "rb") as new_bytes, open(stored, "r+b") as file:
+                        file.write(new_bytes.read())
+                else:
+                    os.rename(f"{source}/{name}", f"{beside}/{name}_old")
+                    os.rename(f"{beside}/{name}", f"{source}/{name}")
+                time.sleep(SETTLED)
+                for file in files:
+                    found = [numbers(point / name / file) for _ in range(3)]
+                    end = len(found[-1]) if isinstance(found[-1], np.ndarray) else 0
+                    states = {"old": old[:end], "new": new[:end], "error": errno.EIO}
+                    kinds = [next((kind for kind, state in states.items() if np.array_equal(one, state)), "a mix") for one in found]
+                    # What the kernel has whole of a column is the old state for as long as the array does not change.
+                    allowed = ("new", "error") if cells > 10 or way == "array" else ("new", "error", "old")
+                    right = all(kind in allowed for kind in kinds) and (kinds[-1] == "new" or "old" in allowed)
+                    checks.equal(f"{name}: {file}", right or kinds, True)
+
+
+def numbers(path):
+    """INT32 values, or the errno of reading them."""
+    try:
+        return np.frombuffer(open(path, "rb").read(), np.int32)
+    except OSError as error:
+        return error.errno
+
+
 def main():
     """Runs all of it."""
     checks = Checks()
@@ -318,6 +374,7 @@ def main():
         compare_members(checks, source, point)
         compare_kinds(checks, source, point)
         compare_touched(checks, source, point)
+        compare_replaced(checks, source, point)
         print(*errors(point), sep="\n")
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0

@@ -568,6 +568,9 @@ mod tests {
             (None, Some("\"b\""), 8_000, 5, false),
             (None, None, 0, 5, true),
             (None, None, 7_000, 6, false),
+            (Some("\"a\""), Some("\"\""), 8_000, 5, false),
+            (None, Some(""), 7_000, 5, true),
+            (None, Some("W/\"\""), 8_000, 5, false),
         ] {
             let case = (listed, found, time, size);
             let is = is_from(&file(listed), &answer(found, time, size), &Mutex::default());
