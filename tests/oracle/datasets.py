@@ -471,7 +471,7 @@ def joined(checks, point):
     checks.equal("joined: variables", shown, {("long", "v", "long"), ("short", "v", "short"), first, ("clash", "b", "b"), ("other", "v", "other"),
                                               ("fixed", "v", "fixed"), ("text", "u", "u"), ("scalar", "once", "once"), ("never", "v", "never")})
     reasons = {one["what"]: one["reason"] for one in said["left_out"]}
-    checks.equal("joined: left out", sorted(reasons), sorted(["_NCProperties", "__tiledb_array_fixed_dimensions.other", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text/t", "array7", "clash", "long"]))
+    checks.equal("joined: left out", sorted(reasons), sorted(["_NCProperties", "__tiledb_array_fixed_dimensions.other", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text", "text/t", "array7", "clash", "long"]))
     with xarray.open_zarr(group / "dataset.zarr", decode_cf=False) as zarred, xarray.open_dataset(group / "dataset.nc", decode_cf=False) as opened:
         for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9))), ("once", -1), ("never", [])):
             checks.equal(f"joined: {name}", (zarred[name].values.tolist(), opened[name].values.tolist()), (want, want))

@@ -38,6 +38,9 @@ const MAX_DEPTH: usize = 16;
 /// The most elements, which take more memory than they have bytes.
 const MAX_ELEMENTS: usize = 1 << 18;
 
+/// Why metadata in domains such as `xml:XMP` are left out.
+const XML_DOMAIN: &str = "metadata that are a document are not shown";
+
 /// The most bands: TIFF counts them in 16 bits.
 pub const MAX_BANDS: u64 = u16::MAX as u64;
 
@@ -247,8 +250,12 @@ struct Reading<'l> {
 }
 
 impl Reading<'_> {
+    /// Tells of something that is not shown, once of each kind.
     fn leave_out(&mut self, reason: &'static str) {
-        self.left_out.push((KEY.to_vec(), reason));
+        let entry = (KEY.to_vec(), reason);
+        if !self.left_out.contains(&entry) {
+            self.left_out.push(entry);
+        }
     }
 
     /// The number of an element, which is left out if it is none. Of one that 15 digits do not tell, GDAL writes
@@ -299,6 +306,7 @@ impl Reading<'_> {
                 "GCPList" => self.leave_out("ground control points are not shown"),
                 "Metadata" => match element.attribute("domain") {
                     Some("IMAGE_STRUCTURE") => self.structure(element),
+                    _ if element.attribute("format") == Some("xml") => self.leave_out(XML_DOMAIN),
                     _ => tags(element, &mut self.raster.tags),
                 },
                 "PAMRasterBand" => self.band(element),
@@ -343,6 +351,10 @@ impl Reading<'_> {
                     Some(palette) => band.palette = palette,
                     None => self.leave_out("a palette has entries that are no colours"),
                 },
+                "CategoryNames" => self.leave_out("names of categories are not shown"),
+                "GDALRasterAttributeTable" => self.leave_out("tables of what values mean are not shown"),
+                "Histograms" => self.leave_out("histograms are not shown"),
+                "Metadata" if element.attribute("format") == Some("xml") => self.leave_out(XML_DOMAIN),
                 "Metadata" if element.attribute("domain") != Some("IMAGE_STRUCTURE") => {
                     tags(element, &mut band.tags);
                 }

@@ -99,7 +99,7 @@ impl Pandas {
 }
 
 /// Types that NumPy lacks, and the stored type that has their values; None for text of any length.
-const EXTENSIONS: [(&str, Option<Datatype>); 15] = [
+const EXTENSIONS: [(&str, Option<Datatype>); 16] = [
     ("Int8", Some(Datatype::Int8)),
     ("Int16", Some(Datatype::Int16)),
     ("Int32", Some(Datatype::Int32)),
@@ -112,6 +112,7 @@ const EXTENSIONS: [(&str, Option<Datatype>); 15] = [
     ("Float64", Some(Datatype::Float64)),
     ("boolean", Some(Datatype::Bool)),
     ("string", None),
+    ("string[pyarrow]", None),
     ("int64[pyarrow]", Some(Datatype::Int64)),
     ("double[pyarrow]", Some(Datatype::Float64)),
     ("bool[pyarrow]", Some(Datatype::Bool)),
