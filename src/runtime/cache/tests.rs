@@ -129,13 +129,17 @@ fn what_is_too_large_waits_for_readers_of_another() {
     let cache = ChunkCache::new(1000, Arc::default());
     let get = |tile| {
         cache
-            .get(key(tile), 5000, Keep::Staying, || Ok(item(5000)))
+            .get(key(tile), 100_000, Keep::Staying, || Ok(item(100_000)))
             .unwrap()
     };
+    let small = || cache.get(key(0), 5000, Keep::Staying, || Ok(item(5000))).unwrap();
     let first = get(1);
     thread::scope(|scope| {
         let second = scope.spawn(|| get(2));
         thread::sleep(MAX_UNKEPT_WAIT / 4);
+        assert!(!second.is_finished());
+        // One that is larger than the cache, but small, waits for nobody.
+        drop(small());
         assert!(!second.is_finished());
         drop(first);
         second.join().unwrap();
@@ -149,7 +153,7 @@ fn what_is_too_large_waits_for_readers_of_another() {
     // Entries that nobody holds are forgotten.
     for tile in 5..50 {
         cache
-            .derive(key(tile), 0, Keep::Staying, || Ok(item(5000)))
+            .derive(key(tile), 0, Keep::Staying, || Ok(item(100_000)))
             .unwrap();
     }
     assert!(lock(&cache.state).unkept.len() <= 1);
