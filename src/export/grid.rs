@@ -129,12 +129,9 @@ impl Variable {
         self.number.saturating_mul(self.datatype.size() as u64)
     }
 
-    /// The cell that null cells hold: readers take it for missing.
-    fn null(&self) -> Vec<u8> {
-        match &self.fill_value {
-            Some(value) => value.repeat(self.number as usize),
-            None => self.fill.clone(),
-        }
+    /// What null cells hold, so that readers take them for missing: a cell, or a value that is repeated.
+    fn null(&self) -> &[u8] {
+        self.fill_value.as_ref().unwrap_or(&self.fill)
     }
 }
 

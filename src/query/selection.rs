@@ -25,8 +25,8 @@ pub(super) struct Changes(Vec<(usize, u64)>);
 impl Changes {
     /// The metadata of fragment number `index`. `Changed` if a file of it has changed since.
     pub(super) fn open(&self, index: usize, fragment: &Fragment) -> Result<Arc<FragmentInfo>> {
-        let known = self.0.iter().find(|(known, _)| *known == index);
-        fragment.open_after(known.map_or(0, |(_, changes)| *changes))
+        let known = self.0.binary_search_by_key(&index, |(index, _)| *index);
+        fragment.open_after(known.map_or(0, |place| self.0[place].1))
     }
 }
 

@@ -87,8 +87,12 @@ impl GridCells {
             let end = (start + size).min(range.end);
             let from = start.max(range.start);
             let target = (from - range.start) as usize..(end - range.start) as usize;
-            let source = (from - start) as usize..(end - start) as usize;
-            values[target].copy_from_slice(&null[source]);
+            let rest = &null[(from - start) as usize % null.len()..];
+            let (first, others) = values[target.clone()].split_at_mut(rest.len().min(target.len()));
+            first.copy_from_slice(&rest[..first.len()]);
+            for part in others.chunks_mut(null.len()) {
+                part.copy_from_slice(&null[..part.len()]);
+            }
         }
         Ok(())
     }
