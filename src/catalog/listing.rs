@@ -181,9 +181,13 @@ fn utf8(entry: &DirEntry) -> Option<&str> {
 
 impl ArrayListing {
     /// Until when it can be used while the directories stay the same, in milliseconds since the Unix epoch:
-    /// what was refused or missing may be readable a second later.
+    /// what was refused or missing may be readable a second later. Fragments of versions up to 4 are
+    /// committed by a file of their own, which changes no directory of the array.
     pub(super) fn lasts_until(&self) -> u64 {
-        match self.damage.as_ref().is_some_and(Error::may_pass) {
+        let is_committed_unseen =
+            |entry: &FragmentEntry| entry.uncommitted.is_some() && entry.fragment.name.name_version <= 4;
+        let may_change = self.damage.as_ref().is_some_and(Error::may_pass);
+        match may_change || self.fragments.iter().any(is_committed_unseen) {
             true => now() + 1000,
             false => u64::MAX,
         }

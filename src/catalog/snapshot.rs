@@ -41,10 +41,19 @@ impl Snapshot {
             .iter()
             .map(|entry| hidden(entry, &listing.vacuums, &vacuums, times, sparse))
             .collect();
-        let next = listing
-            .instants()
-            .into_iter()
-            .find(|&instant| instant > times.end);
+        let seen = listing.fragments.iter().zip(&hidden);
+        let in_part = seen.map(|(entry, hidden): (_, &Option<NotVisible>)| {
+            hidden.is_none() && entry.fragment.name.timestamps.1 > times.end
+        });
+        let next = match sparse && in_part.into_iter().any(|in_part| in_part) {
+            // Its cells may have any time until its last.
+            true => Some(times.end.saturating_add(1000)),
+            false => None,
+        };
+        let mut instants = listing.instants().into_iter();
+        let next = instants
+            .find(|&instant| instant > times.end)
+            .map(|instant| next.map_or(instant, |next| next.min(instant)));
         Snapshot {
             listing,
             times,

@@ -337,7 +337,13 @@ impl Fragment {
     }
 
     fn read_metadata(&self) -> Result<FragmentInfo> {
-        self.reading(|| self.read())
+        self.reading(|| {
+            // Before it is read: what changes meanwhile ends it.
+            let edition = self.edition.anew();
+            let mut info = self.read()?;
+            info.edition = edition;
+            Ok(info)
+        })
     }
 
     /// Calls `read`, which reads the metadata file, and completes its errors.
@@ -505,7 +511,7 @@ impl Fragment {
             footer_position,
             metadata_size: file.len(),
             metadata_version: file.version(),
-            edition: self.edition.anew(),
+            edition: Edition::default(),
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }

@@ -26,6 +26,8 @@ const MAX_SCHEMA: u64 = 4 << 20;
 /// A schema, and the state of the file that it was parsed from: an array may be deleted and created anew.
 struct ParsedSchema {
     schema: Arc<Schema>,
+    /// A hash of what was parsed.
+    content: u64,
     state: (u64, u64, u64),
     checked: Instant,
 }
@@ -86,17 +88,24 @@ impl Schemas {
         let blob = self.engine.storage.open(&path)?;
         let parse = || {
             let (_, body) = read_generic_tile_within(&*blob, 0, self.key.as_ref(), MAX_SCHEMA)?;
-            Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))
+            let schema = Schema::parse(&body).map_err(|e| e.in_part("schema").in_file(blob.display()))?;
+            Ok((Arc::new(schema), hash(&body)))
         };
-        let schema = parse().map_err(|e| predecessor(&*blob, name).unwrap_or(e));
-        let schema = Arc::new(schema.map_err(|e| self.engine.incomplete(&path, e))?);
+        let parsed = parse().map_err(|e| predecessor(&*blob, name).unwrap_or(e));
+        let (schema, content) = parsed.map_err(|e| self.engine.incomplete(&path, e))?;
         let known = ParsedSchema {
             schema: schema.clone(),
+            content,
             state,
             checked,
         };
         lock(&self.parsed).insert(name.to_owned(), known);
         Ok(schema)
+    }
+
+    /// A hash of the schema in the file `name` as it was read last; None if it was not.
+    pub fn content(&self, name: &str) -> Option<u64> {
+        lock(&self.parsed).get(name).map(|known| known.content)
     }
 
     /// A number for the state of the schema in the file `name`; None if it cannot be read.

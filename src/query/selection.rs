@@ -12,6 +12,7 @@ use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
 use crate::fragment::Fragment;
 use crate::fragment::info::FragmentInfo;
+use crate::fragment::schemas::LEGACY_SCHEMA;
 use crate::runtime::hash;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -133,10 +134,15 @@ impl Selection {
     fn hash(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.schema_file.name.hash(&mut hasher);
+        if self.schema_file.name == LEGACY_SCHEMA {
+            // An array that is made again has another schema of this name.
+            self.array.schemas.content(LEGACY_SCHEMA).hash(&mut hasher);
+        }
         self.snapshot.digest().hash(&mut hasher);
         // A snapshot of the present does not change until the next timestamp in the array is reached.
         match (self.when.times(), self.snapshot.next) {
             (None, None) => {}
+            (Some(times), None) if times.end == u64::MAX => times.start.hash(&mut hasher),
             _ => self.snapshot.times.hash(&mut hasher),
         }
         (self.subarray.as_deref(), self.most).hash(&mut hasher);

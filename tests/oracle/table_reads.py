@@ -271,6 +271,51 @@ def compare_disorder(checks, folder):
             checks.equal(f"{name}: also in tables", (got["id"].to_pylist(), got["v"].to_pylist()), (want, [4 * key for key in want]))
 
 
+def compare_disordered_groups(checks, folder):
+    """What the row groups of a table say of themselves whose one fragment is not in order."""
+    path, keys = f"{folder}/disordered groups", np.arange(200_000)
+    stored = keys.reshape(-1, 2)[:, ::-1].reshape(-1)
+    dimension = tiledb.Dim("id", domain=(0, 10**9), tile=CAPACITY, dtype=np.int64)
+    attributes = [tiledb.Attr("n", dtype=np.int32, nullable=True), tiledb.Attr("t", dtype="ascii", var=True)]
+    tiledb.Array.create(path, tiledb.ArraySchema(tiledb.Domain(dimension), attrs=attributes, sparse=True, capacity=CAPACITY))
+    texts = [b"x" * (key % 7) for key in stored.tolist()]
+    offsets = np.cumsum([0] + [len(text) for text in texts[:-1]]).astype("<u8")
+    columns = {"id": Column(stored), "n": Column(stored.astype(np.int32), None, (stored >= 10_000).astype("u1")),
+               "t": Column(np.frombuffer(b"".join(texts), "u1"), offsets)}
+    Lib().write(path, columns, "global-order", settings={"sm__check_global_order": "false"})
+    with mounted(path) as point:
+        with contextlib.suppress(OSError):
+            (point / "data/columns/id/data.bin").read_bytes()
+        time.sleep(0.1)
+        table = pyarrow.parquet.ParquetFile(point / "data/table.parquet")
+        checks.equal("disordered groups: there are several", table.metadata.num_row_groups > 1, True)
+        first = 0
+        for number in range(table.metadata.num_row_groups):
+            group = table.metadata.row_group(number)
+            rows = np.arange(first, first + group.num_rows)
+            first += group.num_rows
+            nulls, bounds = group.column(1).statistics, group.column(0).statistics
+            checks.equal(f"disordered groups: nulls of {number}", nulls is None or not nulls.has_null_count or nulls.null_count == (rows < 10_000).sum(), True)
+            inside = bounds is None or not bounds.has_min_max or bounds.min <= rows[0] and rows[-1] <= bounds.max
+            checks.equal(f"disordered groups: bounds of {number}", inside, True)
+        rows = table.read()
+        checks.equal("disordered groups: the rows", np.array_equal(rows["id"], keys) and rows["n"].null_count == 10_000, True)
+        checks.equal("disordered groups: the texts", rows["t"].to_pylist() == ["x" * (key % 7) for key in keys.tolist()], True)
+
+
+def compare_not_a_number(checks, folder):
+    """A cell at not-a-number and one at the upper end of the domain are two cells."""
+    path = f"{folder}/not a number"
+    dimension = tiledb.Dim("x", domain=(0.0, 100.0), tile=100.0, dtype=np.float64)
+    tiledb.Array.create(path, tiledb.ArraySchema(tiledb.Domain(dimension), attrs=[tiledb.Attr("a", dtype=np.int32)], sparse=True))
+    for time_stamp, place, value in (10, 100.0, 1), (20, np.nan, 2):
+        with tiledb.open(path, "w", timestamp=time_stamp) as array:
+            array[np.array([place])] = np.array([value], np.int32)
+    with tiledb.open(path) as array, mounted(path) as point:
+        want = sorted(array.multi_index[:]["a"].tolist())
+        checks.equal("a cell at not-a-number, and one at the end", sorted(np.fromfile(point / "data/columns/a/data.bin", np.int32).tolist()), want)
+
+
 def values_at(table, keys):
     """Where the values of `table` lie whose rows have these keys: pairs of an offset and bytes."""
     metadata, found, rows = pyarrow.parquet.ParquetFile(table).metadata, [], 0
@@ -375,6 +420,8 @@ def main():
         compare_again(checks, folder)
         compare_ways(checks, folder)
         compare_disorder(checks, folder)
+        compare_disordered_groups(checks, folder)
+        compare_not_a_number(checks, folder)
         compare_discovery(checks, folder)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0

@@ -119,7 +119,8 @@ impl Found {
     fn state(&self) -> Result<u64> {
         Ok(match self {
             Found::Array(array) => match array.selection() {
-                Ok(selection) => selection.state(),
+                // A copy elsewhere has files of the same names.
+                Ok(selection) => hash(&(&array.array.path, selection.state())),
                 Err(error) if error.kind() == ErrorKind::Abandoned => return Err(error),
                 // What is damaged leaves all else as it is.
                 Err(error) => hash(&error.to_string()),

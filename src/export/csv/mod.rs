@@ -26,6 +26,7 @@ use crate::query::table::{Table, most_columns};
 use crate::runtime::cache::{CacheKey, Entry};
 use crate::runtime::parallel;
 use std::collections::VecDeque;
+use std::hash::Hash;
 use std::ops::Range;
 use std::sync::Arc;
 use text::Form;
@@ -76,7 +77,7 @@ pub fn is_listed(view: &View, most: u64) -> Result<bool> {
 
 /// The file. Its length is computed by writing all of it once, unless the cache has the length.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
-    let body = Body::new("table.csv", Writer::new(view, view)?)?;
+    let body = Body::new(&"table.csv", Writer::new(view, view)?)?;
     let header = header(&body.writer.table);
     FileLayout::new(view.state(), vec![Box::new(header), Box::new(body)])
 }
@@ -85,7 +86,8 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
 pub fn head(view: &Arc<View>) -> Result<FileLayout> {
     let mut writer = Writer::new(&Arc::new(view.head(HEAD_ROWS)?), view)?;
     writer.rows = writer.rows.min(HEAD_ROWS);
-    let body = Body::new("head.csv", writer)?;
+    // The columns are those of the whole table.
+    let body = Body::new(&("head.csv", view.state()), writer)?;
     let header = header(&body.writer.table);
     FileLayout::new(view.state(), vec![Box::new(header), Box::new(body)])
 }
@@ -179,7 +181,7 @@ impl Entry for Blocks {
 
 impl Body {
     /// The lines that `writer` writes, of the file `name`.
-    fn new(name: &str, writer: Writer) -> Result<Body> {
+    fn new(name: &impl Hash, writer: Writer) -> Result<Body> {
         let view = writer.table.view();
         let array = view.array();
         let object = array.engine.number(&(name, &array.path, view.state()));

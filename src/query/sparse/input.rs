@@ -7,7 +7,6 @@ use super::ranges::{Inside, Ranges};
 use crate::catalog::time::TimeRange;
 use crate::error::{Error, Result};
 use crate::format::datatype::Kind;
-use crate::format::fragment::boxes::Bounds;
 use crate::fragment::cell_slice::{CellSlice, Values, fitting, numbers};
 use crate::fragment::cells::FragmentCells;
 use crate::fragment::column::Content;
@@ -328,9 +327,14 @@ impl Input {
                 let Some((last, rest)) = value.split_last() else {
                     continue;
                 };
-                if *last == 0x80 && rest.iter().all(|&byte| byte == 0) {
+                // NaN has the key of one end of the domain.
+                let is_nan = match value.len() {
+                    4 => f32::from_le_bytes(std::array::from_fn(|i| value[i])).is_nan(),
+                    _ => f64::from_le_bytes(std::array::from_fn(|i| value[i])).is_nan(),
+                };
+                if is_nan || *last == 0x80 && rest.iter().all(|&byte| byte == 0) {
                     if bit >= 63 {
-                        let message = format!("-0.0 in dimension {i}, and 63 others are of floats");
+                        let message = format!("-0.0 or NaN in dimension {i}, and 63 others are of floats");
                         return Err(self.info.place(Error::limit(message)));
                     }
                     window.marks.resize(count, 0);
@@ -405,10 +409,7 @@ fn candidates(info: &FragmentInfo, ranges: &Ranges) -> Result<Vec<Candidates>> {
         return Ok(Vec::new());
     }
     let sound = info.has_sound_boxes();
-    let domain = info.non_empty_domain().filter(|_| sound);
-    let domain: Option<Vec<Bounds<'_>>> =
-        domain.map(|rect| rect.iter().map(|range| (&*range.lo, &*range.hi)).collect());
-    match domain.map_or(Inside::Partly, |domain| ranges.meet(&domain)) {
+    match ranges.meet_box(info.non_empty_domain().filter(|_| sound)) {
         Inside::Wholly => return Ok(all(true)),
         Inside::Not => return Ok(Vec::new()),
         Inside::Partly if !sound => return Ok(all(false)),

@@ -18,6 +18,8 @@ pub(super) struct Rules {
     pub duplicates: bool,
     /// The most bytes that all windows of one merge may take together.
     pub memory: u64,
+    /// The most bytes that sorting a fragment may take.
+    pub sorting: u64,
     /// The sizes of windows, batches and blocks.
     pub tuning: &'static Tuning,
 }
@@ -75,7 +77,7 @@ impl<K: SortKey> Sorted<K> {
         let others = sorted.fold(0u64, |sum, member| {
             sum.saturating_add(Self::memory(&member.input))
         });
-        if others.saturating_add(Self::memory(input)) > rules.memory {
+        if others.saturating_add(Self::memory(input)) > rules.sorting {
             let message = format!(
                 "its {} cells are not in global order, and sorting them takes more memory than this \
                  cache size allows",

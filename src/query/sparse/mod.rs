@@ -54,7 +54,7 @@ use deletes::Deletes;
 use gather::Gather;
 use input::Input;
 use member::Rules;
-use ranges::Ranges;
+use ranges::{Inside, Ranges};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -221,7 +221,13 @@ impl Sparse {
             let sound = outline.schema.all_dimensions_fixed();
             outline.domain.as_ref().filter(|_| sound)
         });
-        let domains: Option<Vec<&Rect>> = domains.collect();
+        let domains: Vec<Option<&Rect>> = domains.collect();
+        let current = Ranges::new(&self.schema, None);
+        let inside = |domain: &Option<&Rect>| current.meet_box(*domain) == Inside::Wholly;
+        if self.schema.current_domain.is_some() && !domains.iter().all(inside) {
+            return Ok(None);
+        }
+        let domains: Option<Vec<&Rect>> = domains.into_iter().collect();
         let intervals = domains.and_then(|domains| order.intervals::<ByteKey>(&domains));
         let duplicates = self.schema.allows_duplicates;
         let Some(intervals) = intervals else {
@@ -369,6 +375,7 @@ impl Sparse {
             times,
             duplicates: self.schema.allows_duplicates,
             memory: self.most.map_or(memory, |most| memory.min(enough(most))),
+            sorting: memory,
             tuning: array.engine.tuning,
         };
         let components = Components::<K>::new(self.array.clone(), self.state, rules, inputs);
@@ -498,12 +505,13 @@ impl<K: SortKey + 'static> Merged for Components<K> {
     fn sources(&self, cells: Range<u64>) -> Result<Vec<FragmentRuns<'_>>> {
         let mut sources = Vec::new();
         for (component, own, part) in self.having(cells)? {
-            let all = part == own;
-            let single = component.inputs.len() == 1;
+            let (engine, rules) = (&self.array.engine, &self.rules);
+            // Of a part of what is merged or sorted, it is unknown which cells are in it.
+            let all = part == own || component.as_stored(engine, rules)?.is_some();
+            let exact = component.is_counted() && all;
             let part = part.start - own.start..part.end - own.start;
-            for (member, ranks) in component.ranks(&self.array.engine, &self.rules, part)? {
+            for (member, ranks) in component.ranks(engine, rules, part)? {
                 let input = &component.inputs[member];
-                let exact = component.is_counted() && (all || single);
                 sources.push((&**input, input.cells(ranks).collect(), exact));
             }
         }

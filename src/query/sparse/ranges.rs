@@ -3,7 +3,7 @@
 use super::super::DimRange;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::fragment::boxes::Bounds;
-use crate::format::range::{compare, keep_between};
+use crate::format::range::{Rect, compare, keep_between};
 use crate::format::schema::Schema;
 use crate::fragment::cell_slice::CellSlice;
 use std::cmp::Ordering;
@@ -55,6 +55,12 @@ impl Ranges {
         for axis in &self.0 {
             axis.keep(&columns[axis.dimension], stay);
         }
+    }
+
+    /// How much of a box is inside the ranges; [`Inside::Partly`] if the box is unknown.
+    pub(super) fn meet_box(&self, bounds: Option<&Rect>) -> Inside {
+        let pairs = bounds.map(|bounds| bounds.iter().map(|range| (&*range.lo, &*range.hi)).collect());
+        pairs.map_or(Inside::Partly, |pairs: Vec<Bounds<'_>>| self.meet(&pairs))
     }
 
     /// How much of a box is inside the ranges.
