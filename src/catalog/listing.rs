@@ -131,9 +131,8 @@ pub struct ArrayListing {
     pub mtime: u64,
     /// The newest modification time of the directories of schemas, fragments and commits, in milliseconds.
     pub changed: u64,
-    /// Identifies the directories of the array and of its fragments: others may have other files of the same
-    /// names.
-    pub identities: [Option<u64>; 2],
+    /// Identifies the directories of the array and of its fragments.
+    identities: [Option<u64>; 2],
 }
 
 /// The entries of a directory; empty if it does not exist.
@@ -184,13 +183,19 @@ impl ArrayListing {
     /// what was refused or missing may be readable a second later. Fragments of versions up to 4 are
     /// committed by a file of their own, which changes no directory of the array.
     pub(super) fn lasts_until(&self) -> u64 {
-        let is_committed_unseen =
+        let may_be_committed =
             |entry: &FragmentEntry| entry.uncommitted.is_some() && entry.fragment.name.name_version <= 4;
-        let may_change = self.damage.as_ref().is_some_and(Error::may_pass);
-        match may_change || self.fragments.iter().any(is_committed_unseen) {
+        let may_pass = self.damage.as_ref().is_some_and(Error::may_pass);
+        match may_pass || self.fragments.iter().any(may_be_committed) {
             true => now() + 1000,
             false => u64::MAX,
         }
+    }
+
+    /// Whether a directory is another than in the listing `before`: it may have other files of the same names.
+    pub(super) fn is_moved(&self, before: &ArrayListing) -> bool {
+        let mut pairs = self.identities.iter().zip(&before.identities);
+        pairs.any(|(now, before)| now.is_some() && before.is_some() && now != before)
     }
 
     /// Reads the directories of the array at `array`. Logs and ignores damaged commit files and names that

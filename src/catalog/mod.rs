@@ -224,8 +224,7 @@ impl Array {
             }
         })?;
         self.repeated_footers.set_files(&listing.consolidated_metadata);
-        let other = |(a, b): (&Option<u64>, &Option<u64>)| a.is_some() && b.is_some() && a != b;
-        if before.is_some_and(|before| before.identities.iter().zip(&listing.identities).any(other)) {
+        if before.is_some_and(|before| listing.is_moved(before)) {
             for entry in &listing.fragments {
                 entry.fragment.set_changed();
             }

@@ -41,19 +41,16 @@ impl Snapshot {
             .iter()
             .map(|entry| hidden(entry, &listing.vacuums, &vacuums, times, sparse))
             .collect();
-        let seen = listing.fragments.iter().zip(&hidden);
-        let in_part = seen.map(|(entry, hidden): (_, &Option<NotVisible>)| {
-            hidden.is_none() && entry.fragment.name.timestamps.1 > times.end
-        });
-        let next = match sparse && in_part.into_iter().any(|in_part| in_part) {
-            // Its cells may have any time until its last.
-            true => Some(times.end.saturating_add(1000)),
-            false => None,
-        };
-        let mut instants = listing.instants().into_iter();
-        let next = instants
-            .find(|&instant| instant > times.end)
-            .map(|instant| next.map_or(instant, |next| next.min(instant)));
+        let mut next = listing
+            .instants()
+            .into_iter()
+            .find(|&instant| instant > times.end);
+        let mut fragments = listing.fragments.iter().zip(&hidden);
+        let is_later = |entry: &FragmentEntry| entry.fragment.name.timestamps.1 > times.end;
+        if fragments.any(|(entry, hidden): (_, &Option<_>)| hidden.is_none() && is_later(entry)) {
+            // It is seen in part: its cells may have any time until its last.
+            next = next.map(|next| next.min(times.end.saturating_add(1000)));
+        }
         Snapshot {
             listing,
             times,

@@ -74,7 +74,8 @@ pub(super) struct RemoteArgs {
     #[arg(long, help_heading = STORES, value_name = "DIR")]
     disk_cache: Option<PathBuf>,
     /// Limit of the disk cache, with a suffix as for --cache-size
-    #[arg(long, help_heading = STORES, value_name = "BYTES", default_value = "10G", value_parser = super::options::parse_disk_cache_size)]
+    #[arg(long, help_heading = STORES, value_name = "BYTES", default_value = "10G")]
+    #[arg(value_parser = super::options::parse_disk_cache_size)]
     disk_cache_size: u64,
     /// Whether other users may read with the credentials, by `--umask`.
     #[arg(skip)]

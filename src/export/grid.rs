@@ -524,8 +524,8 @@ pub(super) fn of_dataset(
 }
 
 /// The values of attribute `field` as in a grid, except that dates stay as stored. Null cells hold the value
-/// `null`, or if there is none the attribute's fill. `NotFound` if grids leave the attribute out.
-pub fn stored(view: &View, field: usize, null: Option<Vec<u8>>) -> Result<Arc<dyn Cells>> {
+/// `null_value`, or if there is none the attribute's fill. `NotFound` if grids leave the attribute out.
+pub fn stored(view: &View, field: usize, null_value: Option<Vec<u8>>) -> Result<Arc<dyn Cells>> {
     let missing = || Error::not_found(format!("field {field} is not an attribute that a grid can have"));
     let shown = view.fields().get(field).ok_or_else(missing)?;
     let (Role::Attribute(_), Some((datatype, number))) = (shown.role, exported(shown)) else {
@@ -534,8 +534,8 @@ pub fn stored(view: &View, field: usize, null: Option<Vec<u8>>) -> Result<Arc<dy
     let mut variable = Variable::new(String::new(), VariableKind::Values, field, datatype);
     variable.number = number;
     variable.nullable = shown.nullable;
-    variable.fill = values::null(shown, shown.fill_value.clone());
-    variable.fill_value = null;
+    variable.fill = null(shown, shown.fill_value.clone());
+    variable.fill_value = null_value;
     variable.open(view)
 }
 

@@ -154,32 +154,31 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
 
 /// The image of these fields; reads decode the data. `NotFound` if there is none.
 pub fn layout(view: &Arc<View>, fields: Range<usize>) -> Result<FileLayout> {
-    let (view, image, null) = whole(view, fields.clone())?;
+    let (view, image) = whole(view, fields.clone())?;
+    let values = values(&view, fields, &image)?;
     let mut parts = head(&[image]);
-    parts.extend(values(&view, fields, null)?);
+    parts.extend(values);
     FileLayout::new(view.state(), parts)
 }
 
-/// The values of these fields, with `null` in null cells: see [`grid::stored`].
-fn values(view: &Arc<View>, fields: Range<usize>, null: Option<Vec<u8>>) -> Result<Vec<Box<dyn Bytes>>> {
+/// The values of these fields, which are an image.
+fn values(view: &Arc<View>, fields: Range<usize>, image: &Image) -> Result<Vec<Box<dyn Bytes>>> {
     let values = fields.map(|field| -> Result<Box<dyn Bytes>> {
         Ok(Box::new(CellBytes::new(
-            grid::stored(view, field, null.clone())?,
+            grid::stored(view, field, image.null.clone())?,
             Content::Data,
         )?))
     });
     values.collect()
 }
 
-/// An image with all that is told of it, the view that has its values, and the value of null pixels if it is
-/// not that of the attribute's fill. `NotFound` if there is no image.
-fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, Option<Vec<u8>>)> {
+/// An image with all that is told of it, and the view that has its values. `NotFound` if there is none.
+fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
     let view = raster::cropped(view)?;
     let (mut image, attribute) =
         describe(&view, fields.clone(), || view.shape())?.map_err(Error::not_found)?;
     let metadata = Metadata::or_none(&view)?;
     let placed = Placed::of(&metadata, &view)?;
-    let mut null = None;
     image.nodata = match placed.filter(|placed| placed.axes.are_of_image()) {
         None => nodata(&view, attribute)?,
         Some(placed) => {
@@ -192,21 +191,22 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, Op
             let bands: Vec<Option<&Band>> = bands.collect();
             image.geo = Geo::new(&placed, &bands, &image);
             // A file has one value. Blocks are written whole, so without one no pixel lacks data.
-            let mut of_bands = bands.iter().flatten().filter_map(|band| band.nodata);
-            let of_bands = of_bands.find(|value| in_type(*value, attribute).is_some());
-            let given = || Scalar::read(attribute.datatype, &grid::given_fill(attribute)?);
-            let missing = of_bands.or_else(given);
-            null = missing.and_then(|value| value.to(attribute.datatype));
-            match missing {
-                Some(value) if attribute.datatype.kind() == Kind::Float => Some(digits(value)),
+            let of_bands = bands.iter().flatten().filter_map(|band| band.nodata);
+            let given = grid::given_fill(attribute).and_then(|fill| Scalar::read(attribute.datatype, &fill));
+            // Those that the type has.
+            let mut told = of_bands.chain(given);
+            let told = told.find_map(|value| Some((value, value.to(attribute.datatype)?)));
+            image.null = told.as_ref().map(|(_, stored)| stored.clone());
+            match told {
+                Some((value, _)) if attribute.datatype.kind() == Kind::Float => Some(digits(value)),
                 // Of an exponent, GDAL's reader of integers of 64 bits takes no notice.
-                Some(value) => in_type(value, attribute).map(digits),
+                Some((_, stored)) => Scalar::read(attribute.datatype, &stored).map(digits),
                 None if view.is_covered()? => None,
                 None => nodata(&view, attribute)?,
             }
         }
     };
-    Ok((view, image, null))
+    Ok((view, image))
 }
 
 /// The name of the file of overviews of an image begins with that of the image and ends so.
@@ -253,10 +253,10 @@ fn named(view: &Arc<View>, name: &OsStr) -> Result<Option<(Range<usize>, Image)>
 pub fn overviews_layout(found: &[(Arc<View>, Range<usize>)]) -> Result<FileLayout> {
     let (mut images, mut all, mut states) = (Vec::new(), Vec::new(), Vec::new());
     for (view, fields) in found {
-        let (view, mut image, null) = whole(view, fields.clone())?;
+        let (view, mut image) = whole(view, fields.clone())?;
         image.is_reduced = true;
+        all.extend(values(&view, fields.clone(), &image)?);
         images.push(image);
-        all.extend(values(&view, fields.clone(), null)?);
         states.push(view.state());
     }
     if images.iter().map(|image| u128::from(image.data())).sum::<u128>() + MAX_HEAD > i64::MAX as u128 {
@@ -284,6 +284,8 @@ pub(super) struct Image {
     pub(super) rgb: bool,
     /// The no-data value in digits.
     nodata: Option<String>,
+    /// The stored value of null pixels; None for that of the attribute's fill.
+    null: Option<Vec<u8>>,
     /// Where it is on the ground.
     geo: Geo,
     /// Whether it is a smaller resolution of another image.
@@ -356,6 +358,7 @@ pub(super) fn describe(
         format,
         rgb: colours && matches!(samples, 3 | 4),
         nodata: None,
+        null: None,
         geo: Geo::default(),
         is_reduced: false,
     };
@@ -385,11 +388,6 @@ fn nodata(view: &View, attribute: &Field) -> Result<Option<String>> {
     let fill = grid::fill_value(attribute, view.is_covered()?);
     let value = fill.and_then(|value| Scalar::read(attribute.datatype, &value));
     Ok(value.map(digits))
-}
-
-/// A number in the type of an attribute, if it has it.
-fn in_type(number: Scalar, attribute: &Field) -> Option<Scalar> {
-    Scalar::read(attribute.datatype, &number.to(attribute.datatype)?)
 }
 
 /// A value in the notation of GDAL's no-data values.

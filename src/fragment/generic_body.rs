@@ -78,10 +78,8 @@ impl GenericBody {
             Some(blob) => blob.clone(),
             None => Arc::new(Reopened::new(&self.engine, self.path.clone())?),
         };
-        if blob.version() != self.version {
-            self.edition.end(&self.engine);
-            return Err(self.place(Error::changed()));
-        }
+        let checked = self.edition.check(&self.engine, &*blob, self.version);
+        checked.map_err(|e| self.place(e))?;
         let tile = GenericTile::read_header(&*blob, self.offset, self.key.as_ref())?;
         tile.check_key().map_err(|e| self.place(e))?;
         let file = TileFile {

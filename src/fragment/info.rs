@@ -13,7 +13,7 @@ use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
 use crate::runtime::{get_or_make, hash, lock};
-use crate::storage::join;
+use crate::storage::{Blob, join};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -111,6 +111,15 @@ impl Edition {
         if before.is_some_and(|before| before != version) {
             self.end(engine);
         }
+    }
+
+    /// `Changed`, and the end of the edition, if the metadata file has another state than when it was read.
+    pub(super) fn check(&self, engine: &Engine, file: &dyn Blob, read: (u64, u64, u64)) -> Result<()> {
+        if file.version() == read {
+            return Ok(());
+        }
+        self.end(engine);
+        Err(Error::changed())
     }
 
     /// Remembers that a file has changed since.

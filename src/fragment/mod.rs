@@ -337,13 +337,8 @@ impl Fragment {
     }
 
     fn read_metadata(&self) -> Result<FragmentInfo> {
-        self.reading(|| {
-            // Before it is read: what changes meanwhile ends it.
-            let edition = self.edition.anew();
-            let mut info = self.read()?;
-            info.edition = edition;
-            Ok(info)
-        })
+        // The edition is that before: what changes meanwhile ends it.
+        self.reading(|| self.read(self.edition.anew()))
     }
 
     /// Calls `read`, which reads the metadata file, and completes its errors.
@@ -361,19 +356,19 @@ impl Fragment {
         })
     }
 
-    fn read(&self) -> Result<FragmentInfo> {
+    fn read(&self, edition: Edition) -> Result<FragmentInfo> {
         // Not through the open files: most of very many fragments are opened for the footer only.
         let file = self.engine.storage.open(&self.metadata_path())?;
         let mut room = [0; Tail::SIZE];
         let blob = Tail::new(&*file, &mut room)?;
         if self.name.name_version <= 2 {
-            return self.read_legacy(&*file, &blob);
+            return self.read_legacy(edition, &*file, &blob);
         }
         let (position, (schema, schema_name, footer)) = self.footer(&blob)?;
         let tile = GenericTile::read_header(&blob, footer.offsets.rtree, self.key.as_ref())?;
         let geometry = geometry_of(&schema, &footer, position)?;
         let footer = (footer, Some(position));
-        Ok(self.info((schema, schema_name), footer, geometry, &tile, &*file))
+        Ok(self.info(edition, (schema, schema_name), footer, geometry, &tile, &*file))
     }
 
     /// The position of the footer of the metadata file `blob`, and the result of [`Fragment::parse_footer`].
@@ -461,7 +456,7 @@ impl Fragment {
     }
 
     /// Reads metadata of version 1 or 2 from `blob`, which is `file`.
-    fn read_legacy(&self, file: &dyn Blob, blob: &dyn Blob) -> Result<FragmentInfo> {
+    fn read_legacy(&self, edition: Edition, file: &dyn Blob, blob: &dyn Blob) -> Result<FragmentInfo> {
         let schema_name = schemas::LEGACY_SCHEMA;
         let schema = self.schemas.get(schema_name)?;
         let (tile, body) = read_generic_tile_within(blob, 0, self.key.as_ref(), MAX_LEGACY)?;
@@ -476,13 +471,14 @@ impl Fragment {
         let footer = legacy::parse(&body, &schema, dense).map_err(|e| e.in_part("fragment metadata"))?;
         let geometry = Geometry::of_footer(&footer, &schema).map_err(|e| e.at(0))?;
         let schema = (schema, schema_name.to_owned());
-        Ok(self.info(schema, (footer, None), geometry, &tile, file))
+        Ok(self.info(edition, schema, (footer, None), geometry, &tile, file))
     }
 
     /// The fragment with this schema and its name, and a footer and its position read from `file`, one
     /// generic tile of which is `tile`.
     fn info(
         &self,
+        edition: Edition,
         (schema, schema_name): (Arc<Schema>, String),
         (footer, footer_position): (Footer, Option<FooterPosition>),
         geometry: Geometry,
@@ -511,7 +507,7 @@ impl Fragment {
             footer_position,
             metadata_size: file.len(),
             metadata_version: file.version(),
-            edition: Edition::default(),
+            edition,
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }
     }

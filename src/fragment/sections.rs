@@ -133,10 +133,8 @@ impl FragmentInfo {
     /// than the cache allows.
     pub fn section(&self, offset: u64) -> Result<Vec<u8>> {
         let blob = self.engine.open_immutable(&self.metadata_path())?;
-        if blob.version() != self.metadata_version {
-            self.edition.end(&self.engine);
-            return Err(Error::changed());
-        }
+        let checked = self.edition.check(&self.engine, &*blob, self.metadata_version);
+        checked.map_err(|e| self.place(e.at(offset)))?;
         let (_, body) = self
             .engine
             .generic_tile(&*blob, offset, self.writer.key.as_ref())?;
@@ -173,8 +171,8 @@ impl FragmentInfo {
         !self.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
     }
 
-    /// Calls `visit` with the MBR of each tile, in order. `Corrupt` if a sparse fragment has
-    /// not as many as tiles.
+    /// Calls `visit` with the MBR of each tile, in order. `Corrupt` if a sparse fragment has another
+    /// number of them.
     pub fn visit_tile_boxes(&self, visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>) -> Result<()> {
         let tiles = self.geometry.tile_num;
         let one_each = |boxes: u64| match self.dense || boxes == tiles {
@@ -191,11 +189,11 @@ impl FragmentInfo {
                 let offset = self.footer.offsets.rtree;
                 let body = self.generic_body(offset);
                 RTree::parse(&body, self.footer.version, &self.schema)
+                    .and_then(|rtree| one_each(rtree.leaves().map_or(0, Boxes::len)).map(|()| rtree))
                     .map_err(|e| e.in_part("R-tree").at(offset))
-                    .and_then(|rtree| {
-                        let leaves = rtree.leaves();
-                        one_each(leaves.map_or(0, Boxes::len)).map_err(|e| e.in_part("R-tree").at(offset))?;
-                        leaves.map_or(Ok(()), |leaves| leaves.visit(&body, 0..leaves.len(), visit))
+                    .and_then(|rtree| match rtree.leaves() {
+                        Some(leaves) => leaves.visit(&body, 0..leaves.len(), visit),
+                        None => Ok(()),
                     })
             }
         };

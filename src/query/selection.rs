@@ -10,8 +10,6 @@ use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::enums::ArrayType;
 use crate::format::schema::Schema;
-use crate::fragment::Fragment;
-use crate::fragment::info::FragmentInfo;
 use crate::fragment::schemas::LEGACY_SCHEMA;
 use crate::runtime::hash;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,10 +22,10 @@ use std::sync::atomic::Ordering;
 pub(super) struct Changes(Vec<(usize, u64)>);
 
 impl Changes {
-    /// The metadata of fragment number `index`. `Changed` if a file of it has changed since.
-    pub(super) fn open(&self, index: usize, fragment: &Fragment) -> Result<Arc<FragmentInfo>> {
+    /// Those of fragment number `index`.
+    pub(super) fn of(&self, index: usize) -> u64 {
         let known = self.0.binary_search_by_key(&index, |(index, _)| *index);
-        fragment.open_after(known.map_or(0, |place| self.0[place].1))
+        known.map_or(0, |place| self.0[place].1)
     }
 }
 

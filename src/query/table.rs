@@ -354,11 +354,11 @@ impl Column {
 
     /// The coordinates in `rows`, `size` bytes each.
     fn coordinates(&self, cells: &dyn Cells, rows: Range<u64>, size: u64) -> Result<Vec<u8>> {
-        let shape = self.view.shape()?;
         if rows.is_empty() {
             // The shape may have more than 2^64 cells if another axis has none.
             return Ok(Vec::new());
         }
+        let shape = self.view.shape()?;
         let inner = shape[self.field + 1..].iter().product::<u64>().max(1);
         let length = cells.count().max(1);
         let wanted = rows.end - rows.start;

@@ -4,7 +4,7 @@ use crate::calendar::date;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::scalar::Scalar;
-use crate::query::table::{Column, NOT_A_TIME};
+use crate::query::table::{Column, NOT_A_TIME, is_padded, strip};
 
 /// How the cells of a column are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +35,9 @@ impl Form {
         let fixed = !cell_val_num.is_var();
         match (datatype.kind(), datatype) {
             (Kind::Text, _) if datatype.size() > 1 => Form::Wide(datatype),
-            (Kind::Text, Datatype::GeomWkt) => Form::Bytes { padded: false },
-            (Kind::Text, _) => Form::Bytes { padded: fixed },
+            (Kind::Text, _) => Form::Bytes {
+                padded: fixed && is_padded(datatype),
+            },
             (Kind::Bytes, _) => Form::Hex,
             _ if cell_val_num == CellValNum::Fixed(1) => Form::Value(datatype),
             _ => Form::List(datatype),
@@ -60,10 +61,7 @@ impl Form {
                 out.extend_from_slice(if quoted { b"]\"" } else { b"]" });
             }
             Form::Bytes { padded: false } => text(cell, out),
-            Form::Bytes { padded: true } => {
-                let end = cell.iter().rposition(|byte| *byte != 0);
-                text(end.map_or(&[], |end| &cell[..=end]), out);
-            }
+            Form::Bytes { padded: true } => text(strip(cell), out),
             Form::Wide(datatype) => text(wide(datatype, cell).as_bytes(), out),
             Form::Hex if cell.is_empty() => text(cell, out),
             Form::Hex => {

@@ -180,19 +180,13 @@ impl Raster {
             let Some(numbers) = numbers(fields, index, along) else {
                 continue;
             };
-            let mut leave_out = |reason| {
-                let entry = (KEY.to_vec(), reason);
-                if !left_out.contains(&entry) {
-                    left_out.push(entry);
-                }
-            };
             for (_, band) in self.bands.range(numbers) {
                 if band.palette.len() > most_colours(field) {
-                    leave_out("the palette has more colours than pixels have values");
+                    leave_out(left_out, "the palette has more colours than pixels have values");
                 }
                 for (name, value) in band.attributes() {
                     if let Some(Err(reason)) = value.map(|value| rules::check(field, name, value)) {
-                        leave_out(reason);
+                        leave_out(left_out, reason);
                     }
                 }
             }
@@ -243,6 +237,14 @@ impl Raster {
     }
 }
 
+/// Tells that something of the key is not shown, once of each kind.
+fn leave_out(left_out: &mut LeftOut, reason: &'static str) {
+    let entry = (KEY.to_vec(), reason);
+    if !left_out.contains(&entry) {
+        left_out.push(entry);
+    }
+}
+
 /// A raster that is being read.
 struct Reading<'l> {
     raster: Raster,
@@ -250,12 +252,8 @@ struct Reading<'l> {
 }
 
 impl Reading<'_> {
-    /// Tells of something that is not shown, once of each kind.
     fn leave_out(&mut self, reason: &'static str) {
-        let entry = (KEY.to_vec(), reason);
-        if !self.left_out.contains(&entry) {
-            self.left_out.push(entry);
-        }
+        leave_out(self.left_out, reason);
     }
 
     /// The number of an element, which is left out if it is none. Of one that 15 digits do not tell, GDAL writes

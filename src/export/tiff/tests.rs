@@ -10,6 +10,7 @@ fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
         format: 1,
         rgb: false,
         nodata: None,
+        null: None,
         geo: Geo::default(),
         is_reduced: false,
     }

@@ -91,7 +91,7 @@ impl Dense {
     fn stack(&self) -> Result<&Arc<Stack>> {
         get_or_make(&self.stack, || {
             let fragments = self.snapshot.fragment_list();
-            Stack::new(self.array.clone(), &self.schema, fragments, self.changes.clone()).map(Arc::new)
+            Stack::new(self.array.clone(), &self.schema, fragments, &self.changes).map(Arc::new)
         })
     }
 

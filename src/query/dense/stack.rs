@@ -19,9 +19,8 @@ pub(super) struct Stack {
     pub(super) overlay: Overlay,
     /// The fragment of each layer, with its schema.
     pub(super) fragments: Vec<(Arc<Fragment>, Arc<Schema>)>,
-    /// Its index among all visible fragments.
-    indexes: Vec<usize>,
-    changes: Changes,
+    /// How often a file of it had been found changed when the view was made.
+    changes: Vec<u64>,
     pub(super) array: Arc<Array>,
 }
 
@@ -35,11 +34,11 @@ impl Stack {
         array: Arc<Array>,
         schema: &Schema,
         fragments: Vec<Arc<Fragment>>,
-        changes: Changes,
+        changes: &Changes,
     ) -> Result<Stack> {
         let space = Space::new(schema)?;
         let outlines = outlines(&array.engine, &fragments)?;
-        let (mut layers, mut kept, mut indexes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut layers, mut kept, mut kept_changes) = (Vec::new(), Vec::new(), Vec::new());
         let mut agreed: Option<Arc<Schema>> = None;
         for ((index, fragment), outline) in fragments.iter().enumerate().zip(outlines) {
             let Some(domain) = &outline.domain else { continue };
@@ -64,14 +63,13 @@ impl Stack {
                 dense: outline.dense,
             });
             kept.push((fragment.clone(), outline.schema.clone()));
-            indexes.push(index);
+            kept_changes.push(changes.of(index));
         }
         Ok(Stack {
             space,
             overlay: Overlay::new(layers),
             fragments: kept,
-            indexes,
-            changes,
+            changes: kept_changes,
             array,
         })
     }
@@ -79,7 +77,7 @@ impl Stack {
     /// The metadata of the fragment of layer `layer`. `Changed` if one of its files has changed since the
     /// view was made.
     pub(super) fn open(&self, layer: usize) -> Result<Arc<FragmentInfo>> {
-        self.changes.open(self.indexes[layer], &self.fragments[layer].0)
+        self.fragments[layer].0.open_after(self.changes[layer])
     }
 
     /// The smallest box that contains all fragments; None if there are none.

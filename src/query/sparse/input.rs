@@ -7,6 +7,7 @@ use super::ranges::{Inside, Ranges};
 use crate::catalog::time::TimeRange;
 use crate::error::{Error, Result};
 use crate::format::datatype::Kind;
+use crate::format::scalar::Scalar;
 use crate::fragment::cell_slice::{CellSlice, Values, fitting, numbers};
 use crate::fragment::cells::FragmentCells;
 use crate::fragment::column::Content;
@@ -322,17 +323,14 @@ impl Input {
         }
         for (bit, &i) in self.floats.iter().enumerate() {
             let column = &columns[i];
+            let datatype = self.info.schema.dimensions[i].datatype;
             let size = column.values.len() / count.max(1);
             for (cell, value) in column.values.chunks_exact(size.max(1)).enumerate() {
-                let Some((last, rest)) = value.split_last() else {
-                    continue;
+                let Some(number) = Scalar::read(datatype, value).map(Scalar::float) else {
+                    return Err(Error::internal("a coordinate is no number"));
                 };
                 // NaN has the key of one end of the domain.
-                let is_nan = match value.len() {
-                    4 => f32::from_le_bytes(std::array::from_fn(|i| value[i])).is_nan(),
-                    _ => f64::from_le_bytes(std::array::from_fn(|i| value[i])).is_nan(),
-                };
-                if is_nan || *last == 0x80 && rest.iter().all(|&byte| byte == 0) {
+                if number.is_nan() || number == 0.0 && number.is_sign_negative() {
                     if bit >= 63 {
                         let message = format!("-0.0 or NaN in dimension {i}, and 63 others are of floats");
                         return Err(self.info.place(Error::limit(message)));

@@ -224,7 +224,7 @@ impl Sparse {
         let domains: Vec<Option<&Rect>> = domains.collect();
         let current = Ranges::new(&self.schema, None);
         let inside = |domain: &Option<&Rect>| current.meet_box(*domain) == Inside::Wholly;
-        if self.schema.current_domain.is_some() && !domains.iter().all(inside) {
+        if !domains.iter().all(inside) {
             return Ok(None);
         }
         let domains: Option<Vec<&Rect>> = domains.into_iter().collect();
@@ -361,7 +361,7 @@ impl Sparse {
         let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             tails.reach(index);
-            let info = self.changes.open(index, &fragments[index])?;
+            let info = fragments[index].open_after(self.changes.of(index))?;
             let deletes = Deletes::new(&info, &deletes, share.hold)?;
             let number = (index, self.unsorted.contains(&index));
             let input = Input::new(number, info, times, ranges.clone(), deletes, share)?;

@@ -57,10 +57,16 @@ impl Ranges {
         }
     }
 
-    /// How much of a box is inside the ranges; [`Inside::Partly`] if the box is unknown.
+    /// How much of a box is inside the ranges; of one that is unknown, [`Inside::Partly`] if there are any.
     pub(super) fn meet_box(&self, bounds: Option<&Rect>) -> Inside {
-        let pairs = bounds.map(|bounds| bounds.iter().map(|range| (&*range.lo, &*range.hi)).collect());
-        pairs.map_or(Inside::Partly, |pairs: Vec<Bounds<'_>>| self.meet(&pairs))
+        match bounds {
+            _ if self.0.is_empty() => Inside::Wholly,
+            None => Inside::Partly,
+            Some(bounds) => {
+                let pairs = bounds.iter().map(|range| (&*range.lo, &*range.hi));
+                self.meet(&pairs.collect::<Vec<_>>())
+            }
+        }
     }
 
     /// How much of a box is inside the ranges.
