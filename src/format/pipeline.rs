@@ -112,6 +112,13 @@ pub enum Filter {
 }
 
 impl Pipeline {
+    /// Whether readers get other values than were written.
+    pub fn is_lossy(&self) -> bool {
+        // Even lossless WebP loses the colours of transparent pixels.
+        let lossy = |filter: &Filter| matches!(filter, Filter::ScaleFloat { .. } | Filter::Webp { .. });
+        self.filters.iter().any(lossy)
+    }
+
     /// Reads a stored pipeline (max chunk size u32, count u32, then for each filter its number u8, the length
     /// of its options u32 and the options). Skips the options by their length, whatever they contain.
     ///

@@ -347,6 +347,11 @@ impl Schema {
         !self.dimensions.iter().any(|d| d.cell_val_num.is_var())
     }
 
+    /// Whether the filters of a dimension are lossy: readers get other coordinates than were written.
+    pub fn has_lossy_dimensions(&self) -> bool {
+        (0..self.dimensions.len()).any(|dimension| self.dimension_filters(dimension).is_lossy())
+    }
+
     /// Reads one range per dimension: a box in a footer, R-tree or current domain.
     pub(super) fn parse_rect(&self, c: &mut Cursor<'_>, field: &str) -> Result<Rect> {
         parse_rect(c, &self.dimensions, field)

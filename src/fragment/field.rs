@@ -176,9 +176,7 @@ impl StoredField {
 
     /// Whether its filters are lossy, so that readers get other values than were written.
     pub fn is_lossy(&self, schema: &Schema) -> bool {
-        // Even lossless WebP loses the colours of transparent pixels.
-        let lossy = |filter: &Filter| matches!(filter, Filter::ScaleFloat { .. } | Filter::Webp { .. });
-        self.data_filters(schema).filters.iter().any(lossy)
+        self.data_filters(schema).is_lossy()
     }
 
     /// The filters of one of its files, as the schema has them. `None` for a validity file in a schema

@@ -171,6 +171,12 @@ impl FragmentInfo {
         !self.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
     }
 
+    /// Whether the non-empty domain bounds the coordinates that readers get. Where the filters of a dimension
+    /// are lossy, it bounds those before they were filtered.
+    pub fn has_exact_domain(&self) -> bool {
+        self.has_sound_boxes() && !self.schema.has_lossy_dimensions()
+    }
+
     /// Calls `visit` with the MBR of each tile, in order. `Corrupt` if a sparse fragment has another
     /// number of them.
     pub fn visit_tile_boxes(&self, visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>) -> Result<()> {

@@ -8,6 +8,7 @@ The last line is `N passed, N failed`.
 
 import argparse
 import csv
+import itertools
 import json
 import os
 import random
@@ -248,6 +249,33 @@ def changed(lib, root):
     return arrays, check
 
 
+def rounded(lib, root):
+    """Coordinates that a lossy filter rounds to equal ones, and past ends of tiles, in fragments that seem apart: the newest cell counts."""
+    import tiledb
+
+    writes = {"one": [([2.4], [1]), ([2.45], [2])], "more": [([2.4, 9.6, 9.7, 30.0], [1, 2, 3, 4]), ([2.45, 10.1, 50.0], [5, 6, 7])], "apart": [([1.0, 2.0], [1, 2]), ([3.0], [3])]}
+    arrays = {}
+    for (name, parts), order, duplicates in itertools.product(writes.items(), ("row-major", "hilbert"), (False, True)):
+        folder = f"{name} {order} {duplicates}"
+        filters = tiledb.FilterList([tiledb.FloatScaleFilter(factor=1.0, offset=0.0, bytewidth=4)])
+        dim = tiledb.Dim("d", domain=(0.0, 100.0), tile=None if order == "hilbert" else 10.0, dtype=np.float64, filters=filters)
+        schema = tiledb.ArraySchema(tiledb.Domain(dim), [tiledb.Attr("a", dtype=np.int32)], sparse=True, allows_duplicates=duplicates, cell_order=order, capacity=2)
+        tiledb.Array.create(str(root / folder), schema)
+        for stamp, (places, values) in enumerate(parts, 1):
+            with tiledb.open(str(root / folder), "w", timestamp=stamp) as array:
+                array[np.array(places)] = np.array(values, np.int32)
+        arrays[folder] = None
+
+    def check(point, name):
+        with tiledb.open(str(root / name)) as array:
+            for path, read in {"data": array[:], "data/subarray/2.2..3": array.multi_index[2.2:3.0], "data/subarray/9.9..10.05": array.multi_index[9.9:10.05]}.items():
+                rows = list(csv.reader(open(point / name / path / "table.csv", newline="")))[1:]
+                same(path, sorted((float(d), int(a)) for d, a in rows), sorted(zip(read["d"].tolist(), read["a"].tolist())))
+                same(f"cells of {path}", load(str(point / name / path / "view.json"))["cells"], len(rows))
+
+    return arrays, check
+
+
 def readable(path):
     """Whether a file can be read."""
     try:
@@ -263,7 +291,7 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     args = parser.parse_args()
     passed = failed = 0
-    for make in (lambda lib, root: holes(lib, root, args.seed, args.count), labels, changed):
+    for make in (lambda lib, root: holes(lib, root, args.seed, args.count), labels, changed, rounded):
         with tempfile.TemporaryDirectory(prefix="tiledbfs-tables-") as scratch:
             arrays, check = make(Lib(), Path(scratch))
             with mounted(scratch) as point:

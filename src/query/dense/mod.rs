@@ -45,6 +45,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// The most sparse fragments of a view whose coordinates stay open.
 const MAX_POINTS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
+/// With more tiles than this, [`Dense::shows`] does not look.
+const MAX_TILES_LOOKED_AT: u64 = 1 << 20;
+
 /// A dense view: the fragments of a dense array, newer ones over older ones.
 pub(super) struct Dense {
     array: Arc<Array>,
@@ -265,7 +268,8 @@ impl Dense {
         Ok(None)
     }
 
-    /// Whether some cell of `area`, which layer `number` touches, comes from this layer.
+    /// Whether some cell of `area`, which layer `number` touches, comes from this layer. True as well where
+    /// that would take looking at more than `MAX_TILES_LOOKED_AT` tiles.
     fn shows(&self, number: usize, area: Area, slots: &[Slot]) -> Result<bool> {
         let stack = self.stack()?;
         let overlay = &stack.overlay;
@@ -284,6 +288,9 @@ impl Dense {
             // Newer fragments without the attribute hide it where they cover all that it has of a tile.
             let touching = overlay.touching(&hole);
             if !dense(number) || !touching.iter().any(|&layer| layer > number && dense(layer)) {
+                return Ok(true);
+            }
+            if stack.space.tile_count(&hole) > MAX_TILES_LOOKED_AT {
                 return Ok(true);
             }
             let mut found = false;

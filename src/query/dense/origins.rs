@@ -106,6 +106,12 @@ impl Dense {
         }
         let mut runs: Vec<Range<u64>> = Vec::from([Range { start: 0, end: 1 }]);
         for (first, last, count) in axes {
+            if first == 0 && last + 1 == count {
+                let whole =
+                    |run: Range<u64>| Some(run.start.checked_mul(count)?..run.end.checked_mul(count)?);
+                runs = runs.into_iter().map(whole).collect::<Option<_>>()?;
+                continue;
+            }
             let mut inner: Vec<Range<u64>> = Vec::new();
             for number in runs.into_iter().flatten() {
                 let base = number.checked_mul(count)?;

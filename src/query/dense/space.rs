@@ -106,6 +106,13 @@ impl Space {
         ends.collect::<Result<_>>().map(Area)
     }
 
+    /// The number of tiles that `area` touches; the most if it is larger.
+    pub(super) fn tile_count(&self, area: &Area) -> u64 {
+        let axes = self.axes.iter().zip(&area.0);
+        let counts = axes.map(|(axis, (first, last))| last / axis.extent - first / axis.extent);
+        counts.fold(1, |all, last| all.saturating_mul(last.saturating_add(1)))
+    }
+
     /// Calls `each` with the box of each tile that `area` touches, in row-major order. The order along the
     /// last dimension is rotated by `turn` / 2^32 of its length, so that threads that read neighbouring rows
     /// begin at different tiles and do not wait for each other.

@@ -5,7 +5,7 @@ use super::block::{Block, Checkpoint, Slice, ViewPart, Writer, changed};
 use super::input::{Input, Ranked};
 use super::member::{Member, Rules, Sorted};
 use super::merge::{Merge, Stop};
-use super::order::{Order, unsorted};
+use super::order::{MIN_CHECKED_VERSION, Order, is_looked_at_first, unsorted};
 use crate::bytes::Keep;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -158,7 +158,9 @@ impl<K: SortKey + 'static> Component<K> {
     /// that takes a look at all cells, because fragments turn out not to be in global order. What is behind
     /// the first cells is not looked at.
     pub(super) fn head(&self, engine: &Engine, rules: &Rules, most: u64) -> Result<Option<FirstCells>> {
-        if self.inputs.iter().any(|input| input.has_signed_strings()) {
+        if self.inputs.iter().any(|input| input.has_signed_strings())
+            || !self.begins_in_order(engine, rules)?
+        {
             return Ok(None);
         }
         let members = self.members();
@@ -179,6 +181,18 @@ impl<K: SortKey + 'static> Component<K> {
                 _ => Ok(None),
             },
             Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Whether the first cells of each fragment are those that are first in global order, unless a look at them
+    /// tells otherwise.
+    fn begins_in_order(&self, engine: &Engine, rules: &Rules) -> Result<bool> {
+        match self.inputs.as_slice() {
+            [input] if is_looked_at_first(rules, input) => self.order.is_stored(engine, rules, input),
+            [input] => Ok(!input.is_unsorted),
+            inputs => Ok(inputs
+                .iter()
+                .all(|input| !input.is_unsorted && input.info.version() >= MIN_CHECKED_VERSION)),
         }
     }
 

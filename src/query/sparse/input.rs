@@ -7,6 +7,7 @@ use super::ranges::{Inside, Ranges};
 use crate::catalog::time::TimeRange;
 use crate::error::{Error, Result};
 use crate::format::datatype::Kind;
+use crate::format::enums::Layout;
 use crate::format::scalar::Scalar;
 use crate::fragment::cell_slice::{CellSlice, Values, fitting, numbers};
 use crate::fragment::cells::FragmentCells;
@@ -44,6 +45,7 @@ pub(super) struct Input {
     /// coordinates.
     floats: Vec<usize>,
     signed_strings: bool,
+    order_of_writer: bool,
 }
 
 /// Consecutive tiles that may hold cells of the view.
@@ -196,6 +198,7 @@ impl Input {
             deletes,
             ranges,
             signed_strings: has_signed_strings(&info),
+            order_of_writer: is_in_order_of_writer(&info),
             info,
         })
     }
@@ -362,6 +365,13 @@ impl Input {
     pub(super) fn has_signed_strings(&self) -> bool {
         self.signed_strings
     }
+
+    /// Whether its cells may be in another order than readers find by comparing coordinates, though its writer
+    /// checked them: strings, lossy filters of dimensions, and Hilbert order by libraries before format 22,
+    /// which had no one order for cells at the same position of the curve.
+    pub(super) fn is_in_order_of_writer(&self) -> bool {
+        self.order_of_writer
+    }
 }
 
 impl<K> Window<K> {
@@ -383,8 +393,15 @@ fn retain<T>(items: &mut Vec<T>, stay: &[bool]) {
     items.retain(|_| *stay.next().expect("one for each item"));
 }
 
-/// Whether the non-empty domain has strings with bytes of 0x80 or more. If any coordinate has such bytes, the
-/// domain has, too: they are least as signed bytes and greatest as unsigned bytes.
+fn is_in_order_of_writer(info: &FragmentInfo) -> bool {
+    let schema = &info.schema;
+    !schema.all_dimensions_fixed()
+        || schema.has_lossy_dimensions()
+        || schema.cell_order == Layout::Hilbert && info.writer.library_version < 22
+}
+
+/// Whether the non-empty domain has strings with bytes of 0x80 or more. Those that begin with such a byte are
+/// least as signed bytes and greatest as unsigned bytes, so that the domain has them.
 fn has_signed_strings(info: &FragmentInfo) -> bool {
     let domain = info.non_empty_domain().into_iter().flatten();
     let mut strings = info.schema.dimensions.iter().zip(domain);

@@ -218,8 +218,8 @@ impl Sparse {
         let Some(total) = total else { return Ok(None) };
         let order = GlobalOrder::new(&self.schema)?;
         let domains = outlines.iter().map(|outline| {
-            let sound = outline.schema.all_dimensions_fixed();
-            outline.domain.as_ref().filter(|_| sound)
+            let exact = outline.schema.all_dimensions_fixed() && !outline.schema.has_lossy_dimensions();
+            outline.domain.as_ref().filter(|_| exact)
         });
         let domains: Vec<Option<&Rect>> = domains.collect();
         let current = Ranges::new(&self.schema, None);
@@ -681,7 +681,7 @@ impl<K: SortKey + 'static> Merged for Head<K> {
 
 /// The least and the greatest possible key in a fragment; None if its non-empty domain does not bound them.
 fn interval<K: SortKey>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> {
-    let domain = info.non_empty_domain().filter(|_| info.has_sound_boxes())?;
+    let domain = info.non_empty_domain().filter(|_| info.has_exact_domain())?;
     order.interval(domain)
 }
 
@@ -707,7 +707,7 @@ fn overlap(members: &[Arc<Input>]) -> bool {
             input
                 .info
                 .non_empty_domain()
-                .filter(|_| input.info.has_sound_boxes())
+                .filter(|_| input.info.has_exact_domain())
         })
         .collect();
     let (Some(domains), Some(first)) = (domains, members.first()) else {

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 
 /// The format version from which on writers in global order check the order of cells.
-const MIN_CHECKED_VERSION: u32 = 5;
+pub(super) const MIN_CHECKED_VERSION: u32 = 5;
 
 /// In larger fragments, one of so many tiles is compared before, and at most [`MAX_SAMPLES`].
 const TILES_PER_SAMPLE: u64 = 64;
@@ -56,13 +56,11 @@ impl<K: SortKey> Order<K> {
         if input.is_unsorted {
             return Ok(false);
         }
-        // If nothing is merged, libtiledb's readers return strings in the order in which they were written.
-        if input.has_signed_strings() {
+        // If nothing is merged, libtiledb's readers return cells in the order in which they were written.
+        if input.is_in_order_of_writer() {
             return Ok(true);
         }
-        let later =
-            input.count() > rules.tuning.small_fragment_cells && input.info.version() >= MIN_CHECKED_VERSION;
-        match self.is_found_by_readers(engine) && later {
+        match self.is_found_by_readers(engine) && !is_looked_at_first(rules, input) {
             true => Ok(true),
             false => self.all.get_or_make(|| look_at_order::<K>(rules, input)),
         }
@@ -70,7 +68,7 @@ impl<K: SortKey> Order<K> {
 
     /// Fails if the cells are known not to be in order. The first call looks at some.
     pub(super) fn look(&self, engine: &Engine, rules: &Rules, input: &Input) -> Result<()> {
-        if self.all.get().is_some() || input.has_signed_strings() {
+        if self.all.get().is_some() || input.is_in_order_of_writer() {
             return Ok(());
         }
         if engine.disorder.is_known(engine, &input.info.path) {
@@ -96,7 +94,7 @@ impl<K: SortKey> Order<K> {
         input: &Input,
         ranks: Range<u64>,
     ) -> Result<()> {
-        if self.all.get().is_some() || input.has_signed_strings() {
+        if self.all.get().is_some() || input.is_in_order_of_writer() {
             return Ok(());
         }
         let mut rank = ranks.start;
@@ -118,6 +116,12 @@ impl<K: SortKey> Order<K> {
         }
         Ok(())
     }
+}
+
+/// Whether all cells of a fragment are compared before any is shown: in small fragments, and in those of
+/// writers that did not check the order.
+pub(super) fn is_looked_at_first(rules: &Rules, input: &Input) -> bool {
+    input.count() <= rules.tuning.small_fragment_cells || input.info.version() < MIN_CHECKED_VERSION
 }
 
 /// Remembers that the cells of a fragment are not in order. The error for what is open of it.

@@ -477,6 +477,19 @@ fn a_small_fragment_out_of_order_is_sorted_at_once() {
         let head = View::new(array.clone(), None, None).unwrap().head(2).unwrap();
         assert!(all(&head, 0).unwrap() == bytes_of(1..3), "field {field}");
     }
+    // What is behind the first cells tells as well: of small fragments, and of those that are known.
+    let behind = |count: i32| {
+        let (array, _) = open(&one_dimension(&[(1..count).chain([0]).collect()]));
+        array.engine.disorder.let_readers_find();
+        array
+    };
+    let array = behind(16);
+    let head = || View::new(array.clone(), None, None).unwrap().head(1).unwrap();
+    assert!(all(&head(), 0).unwrap()[..4] == bytes_of(0..1));
+    let array = behind(1600);
+    let view = || View::new(array.clone(), None, None).unwrap();
+    assert_eq!(all(&view(), 0).unwrap_err().errno(), libc::EIO);
+    assert!(all(&view().head(1).unwrap(), 0).unwrap()[..4] == bytes_of(0..1));
     // The first cells of a view are merged, which tells as well.
     let (array, _) = open(&one_dimension(&[(0..100).rev().collect()]));
     array.engine.disorder.let_readers_find();

@@ -306,8 +306,9 @@ impl Written {
             let mut seen = std::collections::HashSet::new();
             cells.retain(|cell| seen.insert(key(&cell.place)));
         }
-        // Some fragments are not in global order.
-        if numbers.below(4) > 0 {
+        // Some fragments are not in global order. Alone, those with strings are read as they are stored.
+        let has_strings = design.dimensions.iter().any(|d| d.datatype == ASCII);
+        if numbers.below(4) > 0 || has_strings {
             cells.sort_by(|a, b| {
                 let newest_first = match design.duplicates {
                     true => Ordering::Equal,
