@@ -23,7 +23,7 @@ fn group(group: &Group) -> Result<[(String, Json); 4]> {
             "dimensions": dimensions.map(|number| group.dimensions[*number].0.clone()).collect::<Json>(),
         })
     });
-    let unplaced = group.unplaced()?;
+    let unplaced = group.unplaced();
     let left_out = group.left_out.iter().chain(&unplaced).map(|(what, reason)| {
         object!({
             "what": what.clone(),

@@ -16,10 +16,13 @@
 //! What does not fit is left out, with a reason, and all else stays.
 
 pub mod image;
+#[cfg(test)]
+mod tests;
 
 use super::chunks::{Chunks, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Ground, Naming, VariableKind};
+use super::hdf5::MAX_RANK;
 use super::joined::{self, Joined, Source as _, SourceArray};
 use super::metadata::gdal::Axes;
 use super::metadata::{GroupMetadata, Metadata};
@@ -38,7 +41,7 @@ use crate::query::{DimRange, Field, View};
 use crate::runtime::cache::CacheKey;
 use crate::runtime::{get_or_make, hash};
 use image::{Image, ImageDescription, Stored};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::iter;
 use std::sync::{Arc, OnceLock};
 
@@ -160,6 +163,8 @@ pub struct Variable {
     pub attribute: Vec<u8>,
     /// Its dimensions, as indexes of those of the group.
     pub dimensions: Vec<usize>,
+    /// How many axes it has: one more than dimensions if there are several values in a cell.
+    axes: usize,
     /// Index of the field in its view.
     field: usize,
     /// Index of the array among those that have variables.
@@ -182,6 +187,8 @@ pub struct Group {
     pub image: Option<Arc<Image>>,
     members: Vec<Member>,
     metadata: GroupMetadata,
+    /// The members whose metadata are damaged, so that lengths, coordinates or levels may be others.
+    damaged: BTreeSet<Vec<u8>>,
 }
 
 /// A dense array that has variables.
@@ -193,6 +200,8 @@ struct Member {
     /// How many cells the data set has along each dimension of the array.
     lengths: Vec<u64>,
     extents: Vec<u64>,
+    /// Where it is, if it may be a raster.
+    ground: Option<Ground>,
 }
 
 /// The coordinates along an axis: the centres of pixels, and attributes.
@@ -217,8 +226,8 @@ pub struct Dataset {
     pub root: Group,
     source: Source,
     state: u64,
-    /// Tells apart what is derived from it: the metadata of groups are read after the state was found.
-    identity: u64,
+    /// See [`Dataset::version`].
+    version: u64,
     mtime: u64,
     zarr: OnceLock<Arc<FileGroup>>,
 }
@@ -237,7 +246,7 @@ impl Joined for Dataset {
             .extend(absent.iter().map(|reason| (exports.to_owned(), reason.clone())));
         Ok(Dataset {
             absent,
-            identity: hash(&(state, root.metadata_state())),
+            version: hash(&(state, root.metadata_state())),
             mtime: source.mtime(),
             kind,
             root,
@@ -254,9 +263,19 @@ impl Joined for Dataset {
     fn state(&self) -> u64 {
         self.state
     }
+
+    fn is_makeshift(&self) -> bool {
+        self.root.is_makeshift()
+    }
 }
 
 impl Dataset {
+    /// Tells apart what is derived from it: the metadata of groups are read after the state was found, and
+    /// damaged ones of arrays may be whole again in the same state.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The newest of the times of commits and changes of its arrays, in milliseconds since the Unix epoch.
     pub fn mtime(&self) -> u64 {
         self.mtime
@@ -272,8 +291,8 @@ impl Dataset {
     pub fn netcdf(&self) -> Result<FileLayout> {
         let group = self.file_group(&self.root, "", Naming::NetCdf)?;
         let engine = self.source.group.engine();
-        let object = engine.number(&("dataset.nc", self.source.group.path(), self.identity));
-        netcdf::file(engine, object, self.identity, &Arc::new(group), None)
+        let object = engine.number(&("dataset.nc", self.source.group.path(), self.version));
+        netcdf::file(engine, object, self.version, &Arc::new(group), None)
     }
 
     /// The group at `path` of the data set, and all in it.
@@ -281,13 +300,13 @@ impl Dataset {
         let views = group.members.iter().map(|member| Arc::new(member.view()));
         let views: Vec<Arc<View>> = views.collect();
         let engine = self.source.group.engine();
-        let of = ("dataset", self.source.group.path(), path, self.identity, naming);
+        let of = ("dataset", self.source.group.path(), path, self.version, naming);
         let key = CacheKey::of(engine.number(&of));
         let grid = || group.grid(&views, naming);
         let grid = engine.cache.derive(key, 4096, Keep::Staying, grid)?;
-        let names = group.groups.iter().map(|(name, _)| naming.name(name.clone()));
-        let names = names::unique(names.collect(), names::MAX).into_iter();
-        let groups = names.zip(&group.groups).map(|(name, (own, group))| {
+        let own = group.groups.iter().map(|(name, _)| naming.name(name.clone()));
+        let names = group_names(&grid, own.collect());
+        let groups = names.into_iter().zip(&group.groups).map(|(name, (own, group))| {
             let inner = self.file_group(group, &format!("{path}/{own}"), naming)?;
             Ok((name, Arc::new(inner)))
         });
@@ -312,8 +331,31 @@ pub fn listed(source: &Source) -> Result<Option<Kind>> {
     Ok(is_listed.then_some(kind))
 }
 
+/// Why there are no exports; None if there are.
 fn absent(root: &Group) -> Option<String> {
-    (!root.has_cells()).then(|| "no array of the group has cells and can be a variable".to_owned())
+    if !root.has_cells() {
+        return Some("no array of the group has cells and can be a variable".to_owned());
+    }
+    let most = netcdf::MAX_DIMENSIONS;
+    (root.count_dimensions() > most).then(|| format!("dataset.nc would have more than {most} dimensions"))
+}
+
+/// The names of groups in a group of this grid: unique among them, the variables and the dimensions, which are
+/// all links of one group of HDF5.
+fn group_names(grid: &Grid, own: Vec<String>) -> Vec<String> {
+    let variables = grid.variables.iter().map(|variable| &variable.name);
+    let dimensions = grid.dimensions.iter().map(|(name, _)| name);
+    let mut all: Vec<String> = variables.chain(dimensions).cloned().collect();
+    let others = all.len();
+    all.extend(own);
+    names::unique(all, names::MAX).split_off(others)
+}
+
+/// Why a format has no variable of this field with so many axes; None if it has one.
+fn unfit(field: &Field, axes: usize, naming: Naming) -> Option<String> {
+    let too_many = naming == Naming::NetCdf && axes > MAX_RANK;
+    let too_many = too_many.then(|| format!("HDF5 has no more than {MAX_RANK} axes"));
+    grid::unfit(field, naming).map(str::to_owned).or(too_many)
 }
 
 impl Group {
@@ -328,6 +370,7 @@ impl Group {
             image: None,
             members: Vec::new(),
             metadata,
+            damaged: BTreeSet::new(),
         };
         for (key, reason) in &group.metadata.left_out {
             group.left_out.push((shown(key), (*reason).to_owned()));
@@ -339,11 +382,14 @@ impl Group {
         let mut found: Vec<(Found, Vec<u64>)> = Vec::new();
         for (name, array) in &source.arrays {
             match Found::new(name, array, kind, lengths)? {
-                Ok(member) => found.push(member),
+                Ok(member) => {
+                    group.note_damage(name, member.0.metadata.as_deref());
+                    found.push(member);
+                }
                 Err(reason) => group.left_out.push((shown(name), reason)),
             }
         }
-        group.join(found);
+        group.join(found, lengths)?;
         let mut taken: HashSet<String> = group.variables.iter().map(|one| one.name.clone()).collect();
         for (name, inner) in &source.groups {
             let encoded = names::encode(name);
@@ -364,8 +410,8 @@ impl Group {
     }
 
     /// Finds the lengths of dimensions and adds the variables of arrays, given what each has along its
-    /// dimensions.
-    fn join(&mut self, found: Vec<(Found, Vec<u64>)>) {
+    /// dimensions, and what that was found from.
+    fn join(&mut self, found: Vec<(Found, Vec<u64>)>, from: Lengths) -> Result<()> {
         let mut common: BTreeMap<String, u64> = BTreeMap::new();
         for (member, ends) in &found {
             let fixed = self.metadata.fixed(&member.name);
@@ -401,22 +447,41 @@ impl Group {
                 }
             }
             common.extend(member.dimensions.iter().cloned().zip(lengths.iter().copied()));
-            self.add(member, &lengths, &mut taken);
+            self.add(member, lengths, from, &mut taken)?;
         }
+        Ok(())
     }
 
     /// Adds the variables of a member whose dimensions have these lengths.
-    fn add(&mut self, found: Found, lengths: &[u64], taken: &mut HashSet<String>) {
-        let attributes = found.schema.attributes.len();
+    fn add(
+        &mut self,
+        found: Found,
+        lengths: Vec<u64>,
+        from: Lengths,
+        taken: &mut HashSet<String>,
+    ) -> Result<()> {
+        let mut member = Member {
+            schema: found.schema,
+            selection: found.selection,
+            dimensions: None,
+            lengths,
+            extents: found.extents,
+            ground: None,
+        };
+        let view = member.view();
+        if let Some(metadata) = &found.metadata {
+            member.ground = Ground::of(metadata, Placed::of(metadata, &view)?.as_ref());
+        }
+        let attributes = member.schema.attributes.len();
         let collected = attributes != 1
             || found.is_scalar
             || found
                 .name
                 .strip_prefix(COLLECTED)
                 .is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit));
-        let fields = found.schema.fields().into_iter().enumerate();
+        let fields = member.schema.fields().into_iter().enumerate();
         let mut variables = Vec::new();
-        for (index, field) in fields.skip(found.schema.dimensions.len()) {
+        for (index, field) in fields.skip(member.schema.dimensions.len()) {
             let name = match collected {
                 true => {
                     let own = SUFFIXES
@@ -427,8 +492,16 @@ impl Group {
                 false => names::encode(&found.name),
             };
             let what = format!("{}/{}", shown(&found.name), shown(&field.name));
-            if let Some(reason) = grid::unfit(&field, Naming::NetCdf) {
-                self.left_out.push((what, reason.to_owned()));
+            let outer = if found.is_scalar { 0 } else { member.lengths.len() };
+            let axes = outer + usize::from(grid::exported(&field).is_some_and(|(_, number)| number > 1));
+            let unfit = [Naming::NetCdf, Naming::Zarr].map(|naming| unfit(&field, axes, naming));
+            let reason = match &unfit {
+                [Some(reason), Some(_)] => Some(reason.clone()),
+                _ if from == Lengths::Exact => view.unreadable(index)?,
+                _ => None,
+            };
+            if let Some(reason) = reason {
+                self.left_out.push((what, reason));
                 continue;
             }
             if !taken.insert(name.clone()) {
@@ -436,17 +509,18 @@ impl Group {
                 self.left_out.push((what, reason));
                 continue;
             }
-            if let Some(reason) = grid::unfit(&field, Naming::Zarr) {
-                self.left_out.push((what, format!("dataset.zarr: {reason}")));
+            for (export, reason) in ["dataset.nc", "dataset.zarr"].iter().zip(unfit) {
+                let reason = reason.map(|reason| (what.clone(), format!("{export}: {reason}")));
+                self.left_out.extend(reason);
             }
-            variables.push((name, index, field));
+            variables.push((name, index, field, axes));
         }
         if variables.is_empty() {
-            return;
+            return Ok(());
         }
         let mut dimensions = Vec::new();
         if !found.is_scalar {
-            for (name, length) in found.dimensions.iter().zip(lengths) {
+            for (name, length) in found.dimensions.iter().zip(&member.lengths) {
                 let known = self.dimensions.iter().position(|(known, _)| known == name);
                 dimensions.push(known.unwrap_or(self.dimensions.len()));
                 if known.is_none() {
@@ -454,25 +528,31 @@ impl Group {
                 }
             }
         }
-        let member = self.members.len();
-        for (name, index, field) in variables {
+        let number = self.members.len();
+        for (name, index, field, axes) in variables {
             self.variables.push(Variable {
                 name,
                 array: found.name.clone(),
                 size: field.cell_size().unwrap_or(1),
                 attribute: field.name,
                 dimensions: dimensions.clone(),
+                axes,
                 field: index,
-                member,
+                member: number,
             });
         }
-        self.members.push(Member {
-            schema: found.schema,
-            selection: found.selection,
-            dimensions: (!found.is_scalar).then_some(dimensions),
-            lengths: lengths.to_vec(),
-            extents: found.extents,
-        });
+        member.dimensions = (!found.is_scalar).then_some(dimensions);
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// Notes it if the metadata of a member are damaged.
+    fn note_damage(&mut self, member: &[u8], metadata: Option<&Metadata>) {
+        if metadata.is_some_and(|metadata| metadata.is_damaged) {
+            self.damaged.insert(member.to_vec());
+            let what = format!("{}/__meta", shown(member));
+            self.left_out.push((what, "it is damaged".to_owned()));
+        }
     }
 
     /// Makes it the image that tiledb-bioimg wrote: each array with a level is a variable.
@@ -481,7 +561,13 @@ impl Group {
         let mut found: BTreeMap<u64, Values> = BTreeMap::new();
         for (name, array) in &source.arrays {
             let level = match Found::new(name, array, Kind::Image, Lengths::Bounds)? {
-                Ok((member, ends)) => member.level(&described, &ends)?,
+                Ok((_, ends)) if ends.contains(&0) => Err("nothing is written".to_owned()),
+                Ok((member, _)) => {
+                    let view = View::of(member.selection.clone());
+                    let metadata = Metadata::or_none(&view)?;
+                    self.note_damage(name, Some(&metadata));
+                    member.level(&described, &view, &metadata)?
+                }
                 Err(reason) => Err(reason),
             };
             let reason = match level {
@@ -517,6 +603,7 @@ impl Group {
                 size: field.datatype.size() as u64,
                 attribute: field.name,
                 dimensions: (0..image.axes.len()).collect(),
+                axes: image.axes.len(),
                 field: index,
                 member: number,
             });
@@ -526,16 +613,32 @@ impl Group {
                 dimensions: None,
                 lengths: member.domain,
                 extents: member.extents,
+                ground: None,
             });
         }
         self.image = Some(Arc::new(image));
         Ok(())
     }
 
-    /// A hash of the files that the metadata were read from, of groups in it too.
+    /// A hash of the files that the metadata were read from, and of what is damaged, of groups in it too.
     fn metadata_state(&self) -> u64 {
         let groups = self.groups.iter().map(|(_, group)| group.metadata_state());
-        hash(&(&self.metadata.files, groups.collect::<Vec<_>>()))
+        hash(&(&self.metadata.files, &self.damaged, groups.collect::<Vec<_>>()))
+    }
+
+    /// See [`Joined::is_makeshift`].
+    fn is_makeshift(&self) -> bool {
+        !self.damaged.is_empty() || self.groups.iter().any(|(_, group)| group.is_makeshift())
+    }
+
+    /// The dimensions of `dataset.nc`: those of cells, and those within cells.
+    fn count_dimensions(&self) -> usize {
+        let inner = self.variables.iter();
+        let inner = inner
+            .filter(|variable| variable.axes > variable.dimensions.len())
+            .count();
+        let groups = self.groups.iter().map(|(_, group)| group.count_dimensions());
+        self.dimensions.len() + inner + groups.sum::<usize>()
     }
 
     /// Whether a variable has cells.
@@ -576,7 +679,7 @@ impl Group {
         let mut variables = Vec::new();
         for (name, variable) in names.into_iter().zip(&self.variables) {
             let view = &views[variable.member];
-            if grid::unfit(&view.fields()[variable.field], naming).is_some() {
+            if unfit(&view.fields()[variable.field], variable.axes, naming).is_some() {
                 continue;
             }
             let made = grid::of_dataset(view, variable.field, name, naming, &mut taken)?;
@@ -641,30 +744,19 @@ impl Group {
     }
 
     /// The dimensions that have no coordinates because the rasters along them lie at different places, and
-    /// why. Reads metadata of rasters.
-    pub fn unplaced(&self) -> Result<Vec<(String, String)>> {
-        if self.image.is_some() {
-            return Ok(Vec::new());
-        }
-        let grounds = self.members.iter().map(|member| {
-            let view = member.view();
-            if Axes::of(view.fields()).is_none() {
-                return Ok(None);
-            }
-            let metadata = Metadata::or_none(&view)?;
-            Ok(Ground::of(&metadata, Placed::of(&metadata, &view)?.as_ref()))
-        });
-        let grounds: Vec<Option<Ground>> = grounds.collect::<Result<_>>()?;
-        let along = self.along(&grounds).into_iter();
+    /// why.
+    pub fn unplaced(&self) -> Vec<(String, String)> {
+        let grounds = self.members.iter().map(|member| member.ground.clone());
+        let along = self.along(&grounds.collect::<Vec<_>>()).into_iter();
         let apart = along.zip(&self.dimensions).filter(|(members, (name, _))| {
             let is_told = members.iter().any(|(_, found)| found.is_some());
             let is_free = self.variables.iter().all(|variable| variable.name != *name);
             is_told && is_free && members.iter().any(|(_, found)| *found != members[0].1)
         });
         let reason = "the arrays along it are not at one place: it has no coordinates";
-        Ok(apart
+        apart
             .map(|(_, (name, _))| (name.clone(), reason.to_owned()))
-            .collect())
+            .collect()
     }
 
     /// The coordinates of rasters along dimensions of these names, where all members with the dimension have the
@@ -728,6 +820,8 @@ struct Found {
     domain: Vec<u64>,
     extents: Vec<u64>,
     is_scalar: bool,
+    /// Its metadata, if exact lengths depend on them: GDAL's dimensions may be those of a raster.
+    metadata: Option<Arc<Metadata>>,
 }
 
 impl Found {
@@ -766,6 +860,8 @@ impl Found {
             .map(|(i, dimension)| names::dimension(&dimension.name, i))
             .collect();
         let is_scalar = dimensions == [SCALARS] && domain == [1];
+        let may_be_raster = lengths == Lengths::Exact && Axes::of(view.fields()).is_some();
+        let metadata = may_be_raster.then(|| Metadata::or_none(&view)).transpose()?;
         let ends = match lengths {
             // It has one value, written or not.
             _ if is_scalar => vec![1],
@@ -779,7 +875,10 @@ impl Found {
                         (number(dimension, &range.hi) - first(dimension) + 1) as u64
                     });
                     let mut ends: Vec<u64> = ends.collect();
-                    for (axis, size) in raster::sizes(&view)?.into_iter().flatten() {
+                    let sizes = metadata
+                        .as_ref()
+                        .and_then(|metadata| raster::sizes(metadata, &view));
+                    for (axis, size) in sizes.into_iter().flatten() {
                         let size = i128::from(size) - first(&schema.dimensions[axis]);
                         if size > 0 && size < i128::from(ends[axis]) {
                             ends[axis] = size as u64;
@@ -797,6 +896,7 @@ impl Found {
             dimensions,
             domain,
             schema,
+            metadata,
         };
         Ok(Ok((found, ends)))
     }
@@ -804,14 +904,15 @@ impl Found {
 
 impl Found {
     /// The number of the level that the array of an image is, with the field that has the values; or why it is
-    /// none. `ends` tells how far there are cells.
-    fn level(self, described: &ImageDescription, ends: &[u64]) -> Result<Result<(u64, Values), String>> {
+    /// none. `view` and `metadata` are those of the array.
+    fn level(
+        self,
+        described: &ImageDescription,
+        view: &View,
+        metadata: &Metadata,
+    ) -> Result<Result<(u64, Values), String>> {
         let reason = |reason: &str| Ok(Err(reason.to_owned()));
-        if ends.contains(&0) {
-            return reason("nothing is written");
-        }
-        let view = View::of(self.selection.clone());
-        let Some(level) = image::level(&Metadata::or_none(&view)?.array) else {
+        let Some(level) = image::level(&metadata.array) else {
             return reason("its metadata has no number of a level");
         };
         let (axes, fields) = (self.schema.dimensions.len(), self.schema.fields());
@@ -826,6 +927,9 @@ impl Found {
         let Some((index, field)) = found.filter(|(_, field)| fits(field)) else {
             return reason("it has no attribute of numbers that is the image's");
         };
+        if let Some(why) = view.unreadable(index)? {
+            return Ok(Err(why));
+        }
         let stored = Stored {
             level,
             dimensions: &self.dimensions,

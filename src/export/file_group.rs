@@ -3,6 +3,7 @@
 
 use super::dataset::image::Image;
 use super::grid::{Grid, Naming, Variable};
+use super::metadata::Metadata;
 use super::raster;
 use crate::error::Result;
 use crate::query::View;
@@ -14,7 +15,7 @@ pub struct FileGroup {
     pub grid: Arc<Grid>,
     /// What the variables are of: see [`Variable::view`].
     pub views: Vec<Arc<View>>,
-    /// The groups in it by name. A name is unique among them and the variables.
+    /// The groups in it by name. A name is unique among them, the variables and the dimensions.
     pub groups: Vec<(String, Arc<FileGroup>)>,
     /// The image whose levels the variables are, in order; None if it is none.
     pub image: Option<Arc<Image>>,
@@ -24,7 +25,7 @@ impl FileGroup {
     /// The group of one view, for which [`grid::absent`](super::grid::absent) returns None. A raster ends where
     /// GDAL says. Reads only metadata.
     pub fn of_view(view: Arc<View>, naming: Naming) -> Result<FileGroup> {
-        let view = raster::cropped(&view)?;
+        let view = raster::cropped(&view, Metadata::of)?;
         Ok(FileGroup {
             grid: Grid::of(&view, naming)?,
             views: vec![view],

@@ -490,10 +490,10 @@ impl Variable {
     }
 }
 
-/// The variables of attribute `field` of a view in a data set, which [`unfit`] must not exclude: its values,
-/// and its validity if it is nullable. Text of one character has no axis within cells. A fill that is not the
-/// type's own always tells what is missing; one that is does so where cells may be missing, and in packed
-/// integers of more than 8 bits.
+/// The variables of attribute `field` of a view in a data set, which neither [`unfit`] nor [`View::unreadable`]
+/// must exclude: its values, and its validity if it is nullable. Text of one character has no axis within cells.
+/// A fill that is not the type's own always tells what is missing; one that is does so where cells may be
+/// missing, and in packed integers of more than 8 bits.
 pub(super) fn of_dataset(
     view: &View,
     field: usize,
@@ -502,9 +502,6 @@ pub(super) fn of_dataset(
     taken: &mut HashSet<String>,
 ) -> Result<Vec<Variable>> {
     let shown = &view.fields()[field];
-    if let Some(reason) = view.unreadable(field)? {
-        return Err(Error::unsupported(reason));
-    }
     let (datatype, number) = exported(shown).ok_or_else(|| Error::internal("the field does not fit"))?;
     let mut variable = Variable::of_attribute(view, field, name, datatype, number)?;
     let suffix = inner_suffix(datatype, number).filter(|_| number > 1);

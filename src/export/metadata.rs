@@ -37,6 +37,7 @@ use crate::format::metadata::each_record;
 use crate::fragment::generic_body::GenericFile;
 use crate::query::{Field, Role, View};
 use crate::runtime::cache::{CacheKey, Entry};
+use crate::runtime::hash;
 use gdal::Raster;
 use geometry::Geometry;
 pub(super) use group::GroupMetadata;
@@ -91,6 +92,8 @@ pub struct Metadata {
     pub geometry: Option<Geometry>,
     /// Keys that exports leave out although they are meant for them, and why: the first thousand.
     pub left_out: LeftOut,
+    /// Whether nothing is known because a file is damaged: see [`Metadata::or_none`].
+    pub is_damaged: bool,
 }
 
 impl Entry for Metadata {
@@ -150,7 +153,7 @@ impl Metadata {
     }
 
     /// [`Metadata::of`], or none at all if it is damaged, for files whose values do not depend on it: `view.json`
-    /// says so.
+    /// says so. What is made of it belongs to its [`Metadata::state`].
     pub(super) fn or_none(view: &View) -> Result<Arc<Metadata>> {
         let damaged = match Metadata::of(view) {
             Ok(metadata) => return Ok(metadata),
@@ -162,12 +165,22 @@ impl Metadata {
                 | ErrorKind::Unsupported
                 | ErrorKind::LimitExceeded => Metadata {
                     fields: vec![Attributes::new(); view.fields().len()],
+                    is_damaged: true,
                     ..Metadata::default()
                 },
                 _ => return Err(error),
             },
         };
         Ok(Arc::new(damaged))
+    }
+
+    /// The state of a file that shows `view` and these metadata. A damaged file may be whole again, while the
+    /// state of the view, which names it, stays the same.
+    pub(super) fn state(&self, view: &View) -> u64 {
+        match self.is_damaged {
+            false => view.state(),
+            true => hash(&(view.state(), "damaged")),
+        }
     }
 
     /// The metadata of an array of these fields, of which this is the only file's body.

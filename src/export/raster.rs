@@ -16,9 +16,16 @@ use std::sync::Arc;
 pub(super) const VALUES: &str = "TDB_VALUES";
 
 /// `view` without the pixels beyond the size that GDAL tells. The view itself if it tells none, or if nothing
-/// else would be left. Reads files of metadata, and the footers of fragments.
-pub(super) fn cropped(view: &Arc<View>) -> Result<Arc<View>> {
-    let Some(sizes) = sizes(view)? else {
+/// else would be left. `read` reads files of metadata, unless the dimensions have other names; this reads the
+/// footers of fragments.
+pub(super) fn cropped(
+    view: &Arc<View>,
+    read: impl FnOnce(&View) -> Result<Arc<Metadata>>,
+) -> Result<Arc<View>> {
+    if Axes::of(view.fields()).is_none() {
+        return Ok(view.clone());
+    }
+    let Some(sizes) = sizes(&*read(view)?, view) else {
         return Ok(view.clone());
     };
     let Some(mut region) = view.region()? else {
@@ -45,15 +52,11 @@ pub(super) fn cropped(view: &Arc<View>) -> Result<Arc<View>> {
     Ok(Arc::new(view.part(ranges.collect())))
 }
 
-/// The dimensions of columns and of rows, each with the number that GDAL tells; None if it tells none. Reads
-/// files of metadata, and none if the dimensions have other names.
-pub(super) fn sizes(view: &View) -> Result<Option<[(usize, u64); 2]>> {
-    if Axes::of(view.fields()).is_none() {
-        return Ok(None);
-    }
-    let metadata = Metadata::or_none(view)?;
-    let sizes = of(&metadata, view).and_then(|(raster, axes)| Some((raster.size?, axes)));
-    Ok(sizes.map(|((width, height), axes)| [(axes.x, width), (axes.y, height)]))
+/// The dimensions of columns and of rows, each with the number that GDAL tells; None if it tells none.
+pub(super) fn sizes(metadata: &Metadata, view: &View) -> Option<[(usize, u64); 2]> {
+    let (raster, axes) = of(metadata, view)?;
+    let (width, height) = raster.size?;
+    Some([(axes.x, width), (axes.y, height)])
 }
 
 /// The raster of a dense view, and its axes; None if there is none.

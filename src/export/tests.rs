@@ -5,9 +5,11 @@ use super::*;
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::error::ErrorKind;
-use crate::format::testing::Random;
-use crate::query::testing::open_local;
+use crate::format::datatype::Datatype;
+use crate::format::testing::{Bytes, Random};
+use crate::query::testing::{Files, Parts, UUID, generic, open, open_local, tile};
 use crate::runtime::tuning::Tuning;
+use crate::storage::MemoryStorage;
 use std::path::{Path, PathBuf};
 
 /// The test arrays, nested ones too, in a fixed order.
@@ -24,6 +26,120 @@ pub(super) fn arrays() -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// A dense array of one tile. Its dimensions are of UINT64 and begin at 0.
+pub(super) struct OneTile<'a> {
+    /// Names and lengths.
+    pub(super) dimensions: &'a [(&'a str, u64)],
+    /// Name, type, values in a cell, and whether cells may be null.
+    pub(super) attributes: &'a [(&'a str, Datatype, u32, bool)],
+}
+
+impl OneTile<'_> {
+    /// Writes the schema of this time.
+    pub(super) fn create(&self, storage: &mut MemoryStorage, time: u64) {
+        let b = Bytes::default().u32(22).u8(0).u8(0).u8(0).u8(0).u64(1);
+        let b = b.pipeline(&[]).pipeline(&[]).pipeline(&[]);
+        let mut b = b.u32(self.dimensions.len() as u32);
+        for (name, length) in self.dimensions {
+            let of = b.text32(name).u8(Datatype::Uint64 as u8).u32(1).pipeline(&[]);
+            b = of.u64(16).u64(0).u64(length - 1).u8(0).u64(*length);
+        }
+        b = b.u32(self.attributes.len() as u32);
+        for (name, datatype, values, nullable) in self.attributes {
+            let fill = vec![0; datatype.size() * *values as usize];
+            let of = b.text32(name).u8(*datatype as u8).u32(*values).pipeline(&[]);
+            let of = of.u64(fill.len() as u64).raw(&fill);
+            b = of.u8(u8::from(*nullable)).u8(0).u8(0).text32("");
+        }
+        let body = b.u32(0).u32(0).u32(0).u8(1).bytes;
+        let path = format!("__schema/__{time}_{time}_{UUID}");
+        storage.insert(Path::new(&path), generic(&body));
+    }
+
+    /// Writes a fragment of all cells, with this time and the schema of this time.
+    pub(super) fn write(&self, storage: &mut MemoryStorage, time: u64) {
+        let cells: u64 = self.dimensions.iter().map(|(_, length)| length).product();
+        let attributes = self.attributes.iter().enumerate();
+        let mut fields: Vec<(String, Files)> = attributes
+            .map(|(number, (_, datatype, values, nullable))| {
+                let mut files = Files::default();
+                let data = vec![1; cells as usize * datatype.size() * *values as usize];
+                Files::put(&mut files.fixed, &tile(&[], &data, 1 << 16));
+                if *nullable {
+                    Files::put(&mut files.validity, &tile(&[], &vec![1; cells as usize], 1 << 16));
+                }
+                (format!("a{number}"), files)
+            })
+            .collect();
+        let dimensions = (0..self.dimensions.len()).map(|number| format!("d{number}"));
+        fields.extend(
+            [String::new()]
+                .into_iter()
+                .chain(dimensions)
+                .map(|name| (name, Files::default())),
+        );
+        let ends = self.dimensions.iter().flat_map(|(_, length)| [0, length - 1]);
+        let parts = Parts {
+            schema: format!("__{time}_{time}_{UUID}"),
+            dense: true,
+            domain: Bytes::default().u64s(&ends.collect::<Vec<_>>()).bytes,
+            rtree: Bytes::default().u32(10).u32(0).bytes,
+            tiles: 0,
+            last_tile_cells: cells,
+            has_timestamps: false,
+            has_delete_metadata: false,
+            fields,
+        };
+        parts.write(storage, &format!("__{time}_{time}_{UUID}_22"));
+    }
+}
+
+/// Writes what GDAL tells of a raster of so many columns and rows, damaged or not.
+pub(super) fn write_raster(storage: &mut MemoryStorage, [columns, rows]: [u64; 2], damaged: bool) {
+    let xml = format!(
+        "<PAMDataset><GeoTransform>5, 1, 0, 7, 0, -1</GeoTransform><Metadata domain=\"IMAGE_STRUCTURE\">\
+         <MDI key=\"X_SIZE\">{columns}</MDI><MDI key=\"Y_SIZE\">{rows}</MDI></Metadata></PAMDataset>"
+    );
+    let pair = Bytes::default()
+        .text32("_gdal")
+        .u8(0)
+        .u8(Datatype::StringUtf8 as u8);
+    let mut file = generic(&pair.text32(&xml).bytes);
+    if damaged {
+        file.truncate(file.len() - 1);
+    }
+    storage.insert(Path::new(&format!("__meta/__1_1_{UUID}")), file);
+}
+
+/// Damaged metadata may be whole again in the same state.
+#[test]
+fn what_damaged_metadata_change_is_another_version() {
+    let versions = [false, true].map(|damaged| {
+        let mut storage = MemoryStorage::default();
+        let array = OneTile {
+            dimensions: &[("Y", 3), ("X", 4)],
+            attributes: &[("a", Datatype::Uint8, 1, false)],
+        };
+        array.create(&mut storage, 1);
+        array.write(&mut storage, 1);
+        write_raster(&mut storage, [4, 3], damaged);
+        let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+        assert_eq!(zarr::ZarrGroup::of(view.clone()).is_err(), damaged);
+        let overviews = tiff::overviews_layout(&[(view.clone(), 2..3)]);
+        let files = [parquet::layout(&view), tiff::layout(&view, 2..3), overviews];
+        (view.state(), files.map(|file| file.unwrap().version()))
+    });
+    let [(state, whole), (same, damaged)] = versions;
+    assert_eq!(state, same);
+    assert_eq!(whole[..2], [state; 2]);
+    assert!(
+        whole
+            .iter()
+            .zip(damaged)
+            .all(|(whole, damaged)| *whole != damaged)
+    );
 }
 
 /// Bytes as `hexdump -C` shows them.

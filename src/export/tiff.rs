@@ -154,11 +154,11 @@ pub fn all_absent(view: &View) -> Result<Option<String>> {
 
 /// The image of these fields; reads decode the data. `NotFound` if there is none.
 pub fn layout(view: &Arc<View>, fields: Range<usize>) -> Result<FileLayout> {
-    let (view, image) = whole(view, fields.clone())?;
+    let (view, image, state) = whole(view, fields.clone())?;
     let values = values(&view, fields, &image)?;
     let mut parts = head(&[image]);
     parts.extend(values);
-    FileLayout::new(view.state(), parts)
+    FileLayout::new(state, parts)
 }
 
 /// The values of these fields, which are an image.
@@ -172,9 +172,10 @@ fn values(view: &Arc<View>, fields: Range<usize>, image: &Image) -> Result<Vec<B
     values.collect()
 }
 
-/// An image with all that is told of it, and the view that has its values. `NotFound` if there is none.
-fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
-    let view = raster::cropped(view)?;
+/// The view that has an image's values, the image with all that is told of it, and the state of both.
+/// `NotFound` if there is none.
+fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, u64)> {
+    let view = raster::cropped(view, Metadata::or_none)?;
     let (mut image, attribute) =
         describe(&view, fields.clone(), || view.shape())?.map_err(Error::not_found)?;
     let metadata = Metadata::or_none(&view)?;
@@ -206,7 +207,8 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image)> {
             }
         }
     };
-    Ok((view, image))
+    let state = metadata.state(&view);
+    Ok((view, image, state))
 }
 
 /// The name of the file of overviews of an image begins with that of the image and ends so.
@@ -244,7 +246,7 @@ fn named(view: &Arc<View>, name: &OsStr) -> Result<Option<(Range<usize>, Image)>
     if absent(view, fields.clone())?.is_some() {
         return Ok(None);
     }
-    let view = raster::cropped(view)?;
+    let view = raster::cropped(view, Metadata::or_none)?;
     let image = describe(&view, fields.clone(), || view.shape())?;
     Ok(image.ok().map(|(image, _)| (fields, image)))
 }
@@ -253,11 +255,11 @@ fn named(view: &Arc<View>, name: &OsStr) -> Result<Option<(Range<usize>, Image)>
 pub fn overviews_layout(found: &[(Arc<View>, Range<usize>)]) -> Result<FileLayout> {
     let (mut images, mut all, mut states) = (Vec::new(), Vec::new(), Vec::new());
     for (view, fields) in found {
-        let (view, mut image) = whole(view, fields.clone())?;
+        let (view, mut image, state) = whole(view, fields.clone())?;
         image.is_reduced = true;
         all.extend(values(&view, fields.clone(), &image)?);
         images.push(image);
-        states.push(view.state());
+        states.push(state);
     }
     if images.iter().map(|image| u128::from(image.data())).sum::<u128>() + MAX_HEAD > i64::MAX as u128 {
         return Err(Error::limit("the file would have 2^63 bytes or more"));

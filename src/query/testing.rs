@@ -118,7 +118,7 @@ pub(crate) struct Files {
     pub(crate) fixed: (Vec<u8>, Vec<u64>),
     pub(super) var: (Vec<u8>, Vec<u64>),
     pub(super) var_sizes: Vec<u64>,
-    pub(super) validity: (Vec<u8>, Vec<u64>),
+    pub(crate) validity: (Vec<u8>, Vec<u64>),
 }
 
 impl Files {

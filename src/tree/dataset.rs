@@ -162,7 +162,7 @@ impl ShownGroup {
         };
         let (of_state, shown) = (self.clone(), self.clone());
         document.node(
-            move || of_state.dataset().ok().map(|dataset| dataset.state()),
+            move || of_state.dataset().ok().map(|dataset| dataset.version()),
             move || Ok(DocumentContent::text(render(&dataset_json(&*shown.dataset()?)?))),
         )
     }
@@ -296,7 +296,7 @@ impl AsZarr for ZarrOfGroup {
     }
 
     fn state(&self) -> Option<u64> {
-        Some(self.shown.dataset().ok()?.state())
+        Some(self.shown.dataset().ok()?.version())
     }
 
     of_object!(self => self.shown);

@@ -25,7 +25,7 @@
 
 mod source;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::axis::{Axis, Finder};
 use crate::bytes::{Bytes, Keep, Output};

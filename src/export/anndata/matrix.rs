@@ -320,21 +320,34 @@ impl Table {
         let (count, opened) = (part.count()?, |field| part.open(field));
         let (first, second, data) = (opened(0)?, opened(1)?, opened(self.field)?);
         let size = (self.len / (self.rows.end - self.rows.start) / self.width) as usize;
+        // A bit for each place, set if a cell was there.
+        let allows_duplicates = self.view.schema().allows_duplicates;
+        let mut seen = allows_duplicates.then(|| vec![0u8; (out.len() / size).div_ceil(8)]);
         for start in (0..count).step_by(BATCH as usize) {
             let cells = start..count.min(start + BATCH);
             let (first, second) = (first.values(cells.clone())?, second.values(cells.clone())?);
             let values = data.values(cells)?;
             let coordinates = first.as_chunks::<8>().0.iter().zip(second.as_chunks::<8>().0);
             for ((row, column), value) in coordinates.zip(values.chunks_exact(size)) {
-                let Some(row) = self.axis.place(i64::from_le_bytes(*row)) else {
+                let joinid = i64::from_le_bytes(*row);
+                let Some(row) = self.axis.place(joinid) else {
                     continue;
                 };
                 let column = place(column).filter(|column| *column < self.width);
                 let column = column.ok_or_else(|| {
                     Error::corrupt(format!("a cell lies outside of the {} columns", self.width))
                 })?;
-                let at = ((row - self.rows.start) * self.width + column) as usize * size;
-                out[at..at + size].copy_from_slice(value);
+                let place = ((row - self.rows.start) * self.width + column) as usize;
+                if let Some(seen) = &mut seen {
+                    let bit = 1 << (place % 8);
+                    if seen[place / 8] & bit != 0 {
+                        return Err(Error::corrupt(format!(
+                            "several cells have the coordinates ({joinid}, {column}), where a matrix has one value"
+                        )));
+                    }
+                    seen[place / 8] |= bit;
+                }
+                out[place * size..(place + 1) * size].copy_from_slice(value);
             }
         }
         if self.boolean {
@@ -494,5 +507,29 @@ impl Element for Scalar {
 
     fn chunks(&self) -> Result<u64> {
         Ok(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::csr::tests::{Cell, DUPLICATES, view};
+    use super::*;
+
+    #[test]
+    fn cells_at_one_place_are_an_error() {
+        let made = |cells: Vec<Cell>| {
+            let content = FilledChunks {
+                view: view(&DUPLICATES.array(&[cells]).1),
+                axis: Arc::new(Axis::Whole(5)),
+                field: 2,
+                width: 9,
+            };
+            content.table(Type::Number(Datatype::Float32), 0..5)?.make()
+        };
+        let different = vec![(3, 4, 1, u64::MAX), (3, 5, 2, u64::MAX), (4, 4, 3, u64::MAX)];
+        let filled = made(different.clone()).unwrap();
+        assert_eq!(filled.iter().filter(|byte| **byte > 0).count(), 3);
+        let error = made([different, vec![(3, 4, 5, u64::MAX)]].concat()).unwrap_err();
+        assert!(error.to_string().contains("(3, 4)"), "{error}");
     }
 }

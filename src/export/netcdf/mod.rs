@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex};
 const CONVENTIONS: (&str, &str) = ("Conventions", "CF-1.12");
 
 /// The most dimensions, each an object in the global heap.
-const MAX_DIMENSIONS: usize = 65_534;
+pub(super) const MAX_DIMENSIONS: usize = 65_534;
 
 /// The most bytes of data: a file has at most 2^63 - 1 bytes, and headers take far less than 2^32.
 const MAX_DATA: u64 = (1 << 63) - (1 << 32);

@@ -86,12 +86,8 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let table = Table::new(view)?;
     let metadata = Metadata::or_none(view)?;
     let leaves = leaves(&table, &metadata)?;
-    let array = view.array();
-    let object = |part| {
-        array
-            .engine
-            .number(&("table.parquet", &array.path, view.state(), part))
-    };
+    let (array, state) = (view.array(), metadata.state(view));
+    let object = |part| array.engine.number(&("table.parquet", &array.path, state, part));
     let key = CacheKey::of(object(usize::MAX));
     let plan = array.engine.cache.derive(key, 4096, Keep::Staying, || {
         let mut plan = Plan::make(&table, &leaves)?;
@@ -119,7 +115,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     end.extend_from_slice(&(file.plan.footer as u32).to_le_bytes());
     end.extend_from_slice(MAGIC);
     let layout = FileLayout::new(
-        view.state(),
+        state,
         vec![
             Box::new(start),
             Box::new(Groups(file.clone())),

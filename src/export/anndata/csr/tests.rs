@@ -13,7 +13,7 @@ const HILBERT: u8 = 4;
 
 /// An array with rows and columns 0 to 9999.
 #[derive(Clone, Copy)]
-struct Design {
+pub(in crate::export::anndata) struct Design {
     extents: [i64; 2],
     tile_order: u8,
     cell_order: u8,
@@ -31,8 +31,14 @@ const PLAIN: Design = Design {
     values: Datatype::Float32,
 };
 
+/// Several cells may have the same coordinates.
+pub(in crate::export::anndata) const DUPLICATES: Design = Design {
+    duplicates: true,
+    ..PLAIN
+};
+
 /// Row, column, the number that the value is made of, and the time of its deletion.
-type Cell = (i64, i64, u64, u64);
+pub(in crate::export::anndata) type Cell = (i64, i64, u64, u64);
 
 impl Design {
     fn schema(&self) -> Vec<u8> {
@@ -126,7 +132,10 @@ impl Design {
         parts.write(storage, &format!("__{time}_{time}_{UUID}_22"));
     }
 
-    fn array(&self, fragments: &[Vec<Cell>]) -> (MemoryStorage, Arc<Array>, Arc<Stats>) {
+    pub(in crate::export::anndata) fn array(
+        &self,
+        fragments: &[Vec<Cell>],
+    ) -> (MemoryStorage, Arc<Array>, Arc<Stats>) {
         let mut storage = MemoryStorage::default();
         storage.insert(
             Path::new(&format!("__schema/__1_1_{UUID}")),
@@ -140,7 +149,7 @@ impl Design {
     }
 }
 
-fn view(array: &Arc<Array>) -> Arc<View> {
+pub(in crate::export::anndata) fn view(array: &Arc<Array>) -> Arc<View> {
     Arc::new(View::new(array.clone(), None, None).unwrap())
 }
 
@@ -353,11 +362,7 @@ fn row_starts_need_the_first_dimension_alone() {
 #[test]
 fn cells_at_one_place_are_an_error() {
     let twice = vec![(3, 4, 1, u64::MAX), (3, 5, 2, u64::MAX), (3, 4, 3, u64::MAX)];
-    let design = Design {
-        duplicates: true,
-        ..PLAIN
-    };
-    let (_, array, _) = design.array(&[twice]);
+    let (_, array, _) = DUPLICATES.array(&[twice]);
     for max_block in [1, 100] {
         let axis = || Arc::new(Axis::Whole(10));
         let csr = Csr::with_blocks(view(&array), axis(), axis(), max_block).unwrap();

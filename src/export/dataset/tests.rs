@@ -1,0 +1,158 @@
+use super::*;
+use crate::catalog::Array;
+use crate::engine::Engine;
+use crate::export::tests::{OneTile, write_raster};
+use crate::storage::MemoryStorage;
+use std::path::{Path, PathBuf};
+
+/// The data set of a group of arrays, and of groups in it that are empty.
+fn dataset(arrays: &[(&str, MemoryStorage)], groups: &[&str]) -> Dataset {
+    let mut storage = MemoryStorage::default();
+    for (name, own) in arrays {
+        for (path, bytes) in own.files() {
+            storage.insert(&Path::new(name).join(path), bytes.clone());
+        }
+    }
+    let engine = Arc::new(Engine::new(
+        Arc::new(storage),
+        64 << 20,
+        Vec::new(),
+        Arc::default(),
+    ));
+    let source = |path: &str| Source {
+        group: Arc::new(OpenGroup::new(engine.clone(), PathBuf::from(path))),
+        arrays: Vec::new(),
+        groups: Vec::new(),
+        left_out: Vec::new(),
+    };
+    let mut root = source("");
+    for (name, _) in arrays {
+        let array = Arc::new(Array::new(engine.clone(), PathBuf::from(name)));
+        root.arrays
+            .push((name.as_bytes().to_vec(), SourceArray::new(array)));
+    }
+    let groups = groups.iter().map(|name| (name.as_bytes().to_vec(), source(name)));
+    root.groups.extend(groups);
+    let state = root.state().unwrap();
+    Dataset::new(root, state).unwrap()
+}
+
+/// An array of all cells.
+fn written(array: &OneTile) -> MemoryStorage {
+    let mut storage = MemoryStorage::default();
+    array.create(&mut storage, 1);
+    array.write(&mut storage, 1);
+    storage
+}
+
+fn reason(dataset: &Dataset, what: &str) -> String {
+    let mut left_out = dataset.root.left_out.iter();
+    left_out.find(|(own, _)| own == what).unwrap().1.clone()
+}
+
+#[test]
+fn an_attribute_whose_type_changed_is_left_out_alone() {
+    let of = |datatype| [("v", datatype, 1, false), ("w", Datatype::Int32, 1, false)];
+    let dimensions = &[("x", 4)];
+    let mut storage = written(&OneTile {
+        dimensions,
+        attributes: &of(Datatype::Int32),
+    });
+    let changed = OneTile {
+        dimensions,
+        attributes: &of(Datatype::Float64),
+    };
+    changed.create(&mut storage, 2);
+    let dataset = dataset(&[("a", storage)], &[]);
+    assert!(reason(&dataset, "a/v").contains("another datatype"));
+    assert_eq!(dataset.zarr().unwrap().names().collect::<Vec<_>>(), ["w"]);
+    dataset.netcdf().unwrap();
+}
+
+#[test]
+fn damaged_metadata_make_another_version_that_does_not_stay() {
+    let of = |damaged| {
+        let mut storage = written(&OneTile {
+            dimensions: &[("Y", 4), ("X", 4)],
+            attributes: &[("v", Datatype::Int32, 1, false)],
+        });
+        write_raster(&mut storage, [3, 2], damaged);
+        dataset(&[("a", storage)], &[])
+    };
+    let (whole, damaged) = (of(false), of(true));
+    let lengths = |dataset: &Dataset| {
+        dataset
+            .root
+            .dimensions
+            .iter()
+            .map(|one| one.1)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!((lengths(&whole), whole.is_makeshift()), (vec![2, 3], false));
+    assert_eq!((lengths(&damaged), damaged.is_makeshift()), (vec![4, 4], true));
+    assert_eq!(whole.state(), damaged.state());
+    assert_ne!(whole.version(), damaged.version());
+    reason(&damaged, "a/__meta");
+}
+
+#[test]
+fn groups_have_other_names_than_all_else() {
+    let array = written(&OneTile {
+        dimensions: &[("x", 4)],
+        attributes: &[("v", Datatype::Int32, 2, true), ("-u", Datatype::Int32, 1, false)],
+    });
+    let dataset = dataset(&[("a", array)], &["x", "v_cell", "v__validity", "_-u", "other"]);
+    for naming in [Naming::Zarr, Naming::NetCdf] {
+        let group = dataset.file_group(&dataset.root, "", naming).unwrap();
+        let variables = group.grid.variables.iter().map(|variable| &variable.name);
+        let dimensions = group.grid.dimensions.iter().map(|(name, _)| name);
+        let groups = group.groups.iter().map(|(name, _)| name);
+        let all: Vec<&String> = variables.chain(dimensions).chain(groups).collect();
+        assert_eq!(all.len(), 3 + 2 + 5);
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "{all:?}");
+        assert!(group.groups.iter().any(|(name, _)| name == "other"));
+    }
+    dataset.netcdf().unwrap();
+}
+
+#[test]
+fn what_is_too_much_for_hdf5_is_left_out() {
+    let names: Vec<String> = (0..=MAX_RANK).map(|number| format!("d{number}")).collect();
+    let dimensions: Vec<(&str, u64)> = names.iter().map(|name| (&**name, 1)).collect();
+    let arrays = [("a", &dimensions[..]), ("b", &dimensions[1..])].map(|(name, dimensions)| {
+        let attributes = &[("v", Datatype::Int32, 1, false)];
+        (
+            name,
+            written(&OneTile {
+                dimensions,
+                attributes,
+            }),
+        )
+    });
+    let ranks = dataset(&arrays, &[]);
+    assert!(reason(&ranks, "a/v").starts_with("dataset.nc: "));
+    assert_eq!(ranks.zarr().unwrap().names().collect::<Vec<_>>(), ["a", "b"]);
+    let group = ranks.file_group(&ranks.root, "", Naming::NetCdf).unwrap();
+    assert_eq!(group.grid.variables.len(), 1);
+    ranks.netcdf().unwrap();
+    // A dimension within the cells of each attribute.
+    let names: Vec<String> = (0..=netcdf::MAX_DIMENSIONS)
+        .map(|number| format!("v{number}"))
+        .collect();
+    let attributes: Vec<_> = names
+        .iter()
+        .map(|name| (&**name, Datatype::Int8, 2, false))
+        .collect();
+    let mut scalars = MemoryStorage::default();
+    let array = OneTile {
+        dimensions: &[(SCALARS, 1)],
+        attributes: &attributes,
+    };
+    array.create(&mut scalars, 1);
+    assert!(
+        dataset(&[("a", scalars)], &[])
+            .absent
+            .unwrap()
+            .contains("dimensions")
+    );
+}
