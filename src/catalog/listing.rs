@@ -129,7 +129,8 @@ pub struct ArrayListing {
     by_name: Vec<usize>,
     /// The newest timestamp of all, in milliseconds.
     pub mtime: u64,
-    /// The newest modification time of the directories of schemas, fragments and commits, in milliseconds.
+    /// The newest modification time of the directories of schemas, fragments, commits and metadata, in
+    /// milliseconds.
     pub changed: u64,
     /// Identifies the directories of the array and of its fragments.
     identities: [Option<u64>; 2],
@@ -208,7 +209,7 @@ impl ArrayListing {
     ) -> Result<ArrayListing> {
         let read_at = engine.now();
         let directory = array.join("__fragments");
-        let changing = ["", "__fragments", SCHEMA_DIRECTORY, "__commits"];
+        let changing = ["", "__fragments", SCHEMA_DIRECTORY, "__commits", "__meta"];
         let changing = changing.map(|name| join(array, Path::new(name)));
         let looked = engine.storage.metadata_of(&changing)?;
         let changed = looked.iter().flatten().map(|metadata| metadata.mtime).max();

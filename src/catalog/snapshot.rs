@@ -103,12 +103,14 @@ impl Snapshot {
         self.fragments().map(|entry| entry.fragment.clone()).collect()
     }
 
-    /// The newest timestamp of the schema, fragments and deletes that are seen, in milliseconds.
+    /// The newest timestamp of the schema, fragments, deletes and metadata that are seen, in milliseconds.
     pub fn mtime(&self) -> u64 {
         let schema = self.schema_file().map(|file| file.timestamps.1);
         let fragments = self.fragments().map(|entry| entry.fragment.name.timestamps.1);
         let deletes = self.deletes().map(|file| file.parsed.timestamps.1);
-        fragments.chain(deletes).chain(schema).max().unwrap_or(0)
+        let metadata = self.metadata().map(|file| file.parsed.timestamps.1);
+        let all = fragments.chain(deletes).chain(metadata).chain(schema);
+        all.max().unwrap_or(0)
     }
 
     /// The newest of [`Snapshot::mtime`] and the times at which the array's directories changed, so that back-dated

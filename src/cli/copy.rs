@@ -11,6 +11,7 @@ use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
 use crate::calendar::now;
 use crate::layout::FileLayout;
+use crate::storage::location::Location;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, Stat, identity};
 use clap::{Args, ValueHint};
 use indicatif::HumanBytes;
@@ -58,7 +59,7 @@ pub(super) struct CopyArgs {
     /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
-    /// Skip files that DEST has with the same length and a time not older than the data
+    /// Skip files that DEST has with the same length and a later time than the data
     #[arg(long)]
     skip_existing: bool,
     /// Treat DEST as the name of the copy, even if it is a directory
@@ -79,15 +80,23 @@ const UNFINISHED: &str = ".tiledbfs-unfinished";
 /// Bytes per read and write of a thread.
 const PIECE_SIZE: u64 = 4 << 20;
 
+/// A local change shows in what is opened this much later: listings are some tenths of a second old at most.
+const LOCAL_LAG: Duration = Duration::from_secs(1);
+
+/// How much later an object may have been stored than the store says, which tells seconds by its own clock.
+const STORE_UNCERTAINTY: Duration = Duration::from_secs(2);
+
 /// Most threads that copy one file.
 const MAX_THREADS: u64 = 8;
 
 /// Runs `tiledbfs cp`. If a file cannot be copied, the others still are.
 pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     logging::to_stderr_with(&args.verbose);
+    let begun = SystemTime::now();
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let mut copy = TreeCopy {
         args,
+        begun,
         source: PathBuf::new(),
         save_every: SAVE_EVERY,
         copier: Copier {
@@ -158,6 +167,8 @@ fn files(count: u64) -> String {
 /// Copies of files and directories under way.
 struct TreeCopy<'a> {
     args: &'a CopyArgs,
+    /// When the program began.
+    begun: SystemTime,
     /// Where what is copied lies.
     source: PathBuf,
     save_every: Duration,
@@ -348,8 +359,7 @@ impl TreeCopy<'_> {
                 return Ok(());
             }
         }
-        // What is written to the array from now on may not be in the copy.
-        let opened = SystemTime::now();
+        let shown = shown(&self.source, self.begun, SystemTime::now());
         let out = Partial::open(place, self.save_every).map_err(write)?;
         self.copier.bar.set_message(show_path(Path::new(path)));
         let begin = |open: Option<&FileLayout>| {
@@ -377,7 +387,7 @@ impl TreeCopy<'_> {
             }
             Ok(bytes) => self.bytes += bytes,
         }
-        out.finish(&held, opened).map_err(write)?;
+        out.finish(&held, shown).map_err(write)?;
         self.copied += 1;
         Ok(())
     }
@@ -439,6 +449,16 @@ fn create_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// The time of a copy that is opened at `now` by a program that has `begun`: what was written before is in it.
+/// Listings of a store may be as old as the program.
+fn shown(source: &Path, begun: SystemTime, now: SystemTime) -> SystemTime {
+    let shown = match Location::is_remote(source.as_os_str()) {
+        true => begun.checked_sub(STORE_UNCERTAINTY),
+        false => now.checked_sub(LOCAL_LAG),
+    };
+    shown.unwrap_or(UNIX_EPOCH)
+}
+
 /// Whether a file seems to be a copy of one with `len` bytes, modified at `mtime` (milliseconds since the
 /// Unix epoch). A future `mtime`, which data may have, is ignored.
 fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
@@ -447,7 +467,8 @@ fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
         .ok()
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let written = written.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
-    there.len() == len && (written >= mtime || mtime > now())
+    // Of one millisecond, either may be first.
+    there.len() == len && (written > mtime || mtime > now())
 }
 
 mod partial;

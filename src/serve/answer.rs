@@ -236,11 +236,8 @@ impl Site {
             let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the source is gone");
             return Err(refusal.with(RETRY_AFTER, "5"));
         }
-        let found = match (&self.stored, stored_names(path)) {
-            (Some(stored), Some(names)) => stored.find(names),
-            _ => self.nodes.find(&path.names),
-        };
-        match found {
+        let (nodes, names) = self.place(path);
+        match nodes.find(names) {
             Ok(Some(node)) => Ok(node),
             Ok(None) => Err(Refusal::not_found()),
             // The reason why a name means nothing, as that of a time or a part.
@@ -250,6 +247,23 @@ impl Site {
             }
             Err(error) if is_absent_state(&error) => Err(Refusal::not_found()),
             Err(error) => Err(self.failed(path, &error)),
+        }
+    }
+
+    /// Where a path leads: the nodes, and the names in them.
+    fn place<'a>(&'a self, path: &'a UrlPath) -> (&'a Nodes, &'a [OsString]) {
+        match (&self.stored, stored_names(path)) {
+            (Some(stored), Some(names)) => (stored, names),
+            _ => (&self.nodes, &path.names),
+        }
+    }
+
+    /// The modification time of the file that is at `path` now; later than any if there is none.
+    fn time_anew(&self, path: &UrlPath) -> u64 {
+        let (nodes, names) = self.place(path);
+        match nodes.find_anew(names) {
+            Ok(Some(Node::File(file))) => file.mtime(),
+            _ => u64::MAX,
         }
     }
 
@@ -353,6 +367,8 @@ impl Site {
 
     fn file(&self, question: &Question, path: &UrlPath, file: &dyn File) -> Result<Answer, Refusal> {
         let failed = |error: Error| self.failed(path, &error);
+        // Before the file is opened: a client to whom an old time is told asks again.
+        let mtime = file.mtime();
         let open = match question.method {
             Method::Get => Some(file.open().map_err(failed)?),
             Method::Head | Method::Propfind(..) => None,
@@ -366,16 +382,21 @@ impl Site {
         };
         let own = is_own(path);
         let tag = etag(path, file, stat).filter(|_| !own);
+        // Afterwards: the state of a date in a condition is the one that was opened only if this still has that date.
+        let latest = match conditions::are_by_date(&question.headers) {
+            true => self.time_anew(path),
+            false => mtime,
+        };
         let of = Validators {
             etag: tag.as_deref(),
-            modified: file.mtime() / 1000,
+            modified: latest / 1000,
         };
         let mut answer = Answer::empty(StatusCode::OK);
         answer.set(CACHE_CONTROL, if own { "no-store" } else { "private, no-cache" });
         if let Some(tag) = of.etag {
             answer.set(ETAG, tag);
         }
-        if let Some(date) = webdav::http_date(file.mtime()) {
+        if let Some(date) = webdav::http_date(mtime) {
             answer.set(LAST_MODIFIED, date);
         }
         match conditions::evaluate(&question.headers, of) {
@@ -531,4 +552,129 @@ fn multipart(ranges: &[Range<u64>], len: u64, media_type: &str, boundary: &str) 
     own(&mut parts, format!("\r\n--{boundary}--\r\n"));
     total += ranges.iter().map(|range| range.end - range.start).sum::<u64>();
     (parts, total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Result;
+    use crate::storage::MemoryStorage;
+    use hyper::header::{IF_MODIFIED_SINCE, IF_RANGE, IF_UNMODIFIED_SINCE};
+    use std::ffi::OsStr;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A file, and the directory of it, that is written to whenever its state is looked at.
+    #[derive(Clone)]
+    struct Moving {
+        /// The state, which is also the time in seconds.
+        state: Arc<AtomicU64>,
+        /// How much later each state is than the one before.
+        step: u64,
+        /// The time, if it is that of the lookup.
+        found: Option<u64>,
+    }
+
+    impl File for Moving {
+        fn stat(&self) -> Result<Stat> {
+            let version = self.state.fetch_add(self.step, Ordering::Relaxed) + self.step;
+            Ok(Stat { len: 4, version })
+        }
+
+        fn mtime(&self) -> u64 {
+            1000 * self.found.unwrap_or_else(|| self.state.load(Ordering::Relaxed))
+        }
+
+        fn open(&self) -> Result<Arc<FileLayout>> {
+            let bytes = b"text".to_vec();
+            Ok(Arc::new(FileLayout::new(
+                self.stat()?.version,
+                vec![Box::new(bytes)],
+            )?))
+        }
+    }
+
+    impl Directory for Moving {
+        fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+            let now = self.state.load(Ordering::Relaxed);
+            let found = self.found.map(|_| now);
+            Ok(Some(Node::File(Arc::new(Moving {
+                found,
+                ..self.clone()
+            }))))
+        }
+
+        fn list(&self) -> Result<Arc<dyn Listing>> {
+            Ok(Arc::new(vec![(OsString::from("f"), NodeType::File)]))
+        }
+
+        fn mtime(&self) -> u64 {
+            0
+        }
+    }
+
+    /// The status, headers and first bytes of an answer of a new site.
+    fn asked(moving: &Moving, question: Question) -> (u16, HeaderMap, String) {
+        moving.state.store(100, Ordering::Relaxed);
+        let site = Site {
+            nodes: Nodes::new(Node::Directory(Arc::new(moving.clone()))),
+            storage: Arc::new(MemoryStorage::new()),
+            errors: Arc::default(),
+            stats: Arc::default(),
+            prefix: String::new(),
+            status: false,
+            stored: None,
+        };
+        let answer = site.answer(&question);
+        let first = match answer.content {
+            Content::Bytes(bytes) => bytes,
+            Content::Pieces { first, .. } => first.unwrap_or_default(),
+        };
+        let text = String::from_utf8(first.to_vec()).unwrap();
+        (answer.status.as_u16(), answer.headers, text)
+    }
+
+    fn question(method: Method, path: &str) -> Question {
+        Question {
+            method,
+            path: path.to_owned(),
+            query: None,
+            headers: HeaderMap::new(),
+            origin: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_time_is_not_later_than_the_state() {
+        let date = "Thu, 01 Jan 1970 00:01:40 GMT";
+        for (step, found) in [(0, None), (1, None), (0, Some(0)), (1, Some(0))] {
+            let moving = Moving {
+                state: Arc::default(),
+                step,
+                found,
+            };
+            let (status, headers, _) = asked(&moving, question(Method::Get, "/f"));
+            assert_eq!((status, headers[LAST_MODIFIED].to_str().unwrap()), (200, date));
+            for (condition, same, other) in [
+                (IF_RANGE, 206, 200),
+                (IF_MODIFIED_SINCE, 304, 200),
+                (IF_UNMODIFIED_SINCE, 206, 412),
+            ] {
+                let mut dated = question(Method::Get, "/f");
+                dated.headers.insert(RANGE, HeaderValue::from_static("bytes=1-2"));
+                dated.headers.insert(&condition, HeaderValue::from_static(date));
+                if condition == IF_MODIFIED_SINCE {
+                    dated.headers.remove(RANGE);
+                }
+                let expected = if step == 0 { same } else { other };
+                assert_eq!(asked(&moving, dated).0, expected, "{condition} {step} {found:?}");
+            }
+            let propfind = Method::Propfind(Propfind::All, Some(Depth::Zero));
+            let (_, _, text) = asked(&moving, question(propfind, "/f"));
+            assert!(text.contains(date), "{text}");
+            let mut json = question(Method::Get, "/");
+            json.query = Some("json".to_owned());
+            let (_, _, text) = asked(&moving, json);
+            assert!(text.contains("\"mtime\":100000"), "{text}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Validators<'v> {
     /// The strong entity tag, with its quotes.
     pub etag: Option<&'v str>,
-    /// The modification time in whole seconds since the Unix epoch.
+    /// The modification time in whole seconds since the Unix epoch; not before that of what was opened.
     pub modified: u64,
 }
 
@@ -23,6 +23,15 @@ pub enum Outcome {
     NotModified,
     /// 412.
     Failed,
+}
+
+/// Whether a condition by date counts, which it does not beside one by tags.
+pub fn are_by_date(headers: &HeaderMap) -> bool {
+    let counts =
+        |date, tags| headers.contains_key::<HeaderName>(date) && !headers.contains_key::<HeaderName>(tags);
+    counts(IF_UNMODIFIED_SINCE, IF_MATCH)
+        || counts(IF_MODIFIED_SINCE, IF_NONE_MATCH)
+        || only(headers, IF_RANGE).is_some_and(|value| Tag::parse(value).is_none())
 }
 
 /// Evaluates the conditions of a GET or HEAD, but for If-Range.

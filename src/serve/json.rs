@@ -85,9 +85,11 @@ fn whole(asked: &Asked, name: &std::ffi::OsStr, kind: NodeType) -> Option<Value>
         path: child(&asked.path, name.to_owned()),
         node: found?,
     };
+    // Not later than the state.
+    let mtime = entry.mtime();
     let stat = entry.stat().ok().flatten();
     value["size"] = stat.map(|stat| stat.len).into();
-    value["mtime"] = entry.mtime().into();
+    value["mtime"] = mtime.into();
     value["etag"] = stat.and_then(|stat| entry.etag(stat)).into();
     Some(value)
 }

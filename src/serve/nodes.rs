@@ -32,9 +32,14 @@ impl Nodes {
     pub fn find(&self, names: &[OsString]) -> Result<Option<Node>> {
         match self.walk(names, self.nearest(names)) {
             // A file that was listed may be gone since, and a directory on the way with it.
-            Err(error) if error.is_of_a_missing_file() => self.walk(names, self.top()),
+            Err(error) if error.is_of_a_missing_file() => self.find_anew(names),
             found => found,
         }
+    }
+
+    /// As [`Nodes::find`], without what is known.
+    pub fn find_anew(&self, names: &[OsString]) -> Result<Option<Node>> {
+        self.walk(names, self.top())
     }
 
     /// As [`Nodes::find`], from a node that is known.

@@ -65,6 +65,9 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
 /// The most entries of a page.
 const MAX_ENTRIES: u64 = 10_000;
 
+/// The most entries that are sorted; more keep the order of the listing. Each takes memory.
+const MAX_SORTED: u64 = 1 << 20;
+
 /// Entries that are looked up at a time.
 const BATCH: u64 = 128;
 
@@ -271,10 +274,12 @@ impl Document {
         let count = asked.listing.len();
         let from = asked.parameter("from").and_then(|from| from.parse().ok());
         let from = from.filter(|from| *from < count).unwrap_or(0);
+        let order = Order::parse(asked.parameter("sort"));
         Document {
-            order: Order::parse(asked.parameter("sort")),
+            order: order.filter(|_| count <= MAX_SORTED),
             sorted: None,
-            entries: from..count.min(from + MAX_ENTRIES),
+            // `from` is the client's, and a listing may have nearly 2^64 entries.
+            entries: from..count.min(from.saturating_add(MAX_ENTRIES)),
             until: Instant::now() + PATIENCE,
             next: Part::Head(viewed),
             asked,
@@ -345,7 +350,11 @@ impl Document {
                         _ => None,
                     }
                 };
-                let keys = parallel::each(count, |index| Ok::<_, Error>(key(index)))?;
+                let keys =
+                    parallel::each(count, |index| match requester::is_gone(&requester::requester()) {
+                        true => Err(requester::abandoned()),
+                        false => Ok(key(index)),
+                    })?;
                 all.sort_by_key(|index| match keys[*index as usize] {
                     None => (true, 0),
                     Some(key) if order.descending => (false, u64::MAX - key),
@@ -358,7 +367,7 @@ impl Document {
 
     /// The next rows of the table of entries.
     fn rows(&mut self) -> String {
-        let batch = self.entries.start..self.entries.end.min(self.entries.start + BATCH);
+        let batch = self.entries.start..self.entries.end.min(self.entries.start.saturating_add(BATCH));
         self.entries.start = batch.end;
         let index = |at: u64| self.sorted.as_ref().map_or(at, |sorted| sorted[at as usize]);
         let count = batch.end - batch.start;
@@ -429,11 +438,14 @@ impl Document {
                 Some(order) if order.descending => ("descending", ""),
                 Some(_) => ("ascending", "-"),
             };
-            let _ = write!(
-                out,
-                "<th scope=\"col\" aria-sort=\"{state}\"{class}>\
-                 <button name=\"sort\" value=\"{sign}{value}\" form=\"sorting\">{label}</button></th>"
-            );
+            let _ = match self.asked.listing.len() <= MAX_SORTED {
+                true => write!(
+                    out,
+                    "<th scope=\"col\" aria-sort=\"{state}\"{class}>\
+                     <button name=\"sort\" value=\"{sign}{value}\" form=\"sorting\">{label}</button></th>"
+                ),
+                false => write!(out, "<th scope=\"col\"{class}>{label}</th>"),
+            };
         }
         out.push_str("</tr></thead>\n<tbody>\n");
     }
@@ -1242,6 +1254,44 @@ mod tests {
         assert_eq!(&*names[0], "f00000");
         for odd in [("from", "25000"), ("from", "-1"), ("sort", "x")] {
             assert_eq!(page(&[odd]).1[0], "f24999");
+        }
+    }
+
+    /// As many entries as can be counted.
+    struct Countless;
+
+    impl Listing for Countless {
+        fn len(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn get(&self, index: u64) -> Option<(std::borrow::Cow<'_, OsStr>, NodeType)> {
+            Some((OsString::from(index.to_string()).into(), NodeType::File))
+        }
+    }
+
+    impl Directory for Countless {
+        fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+            Ok(Some(Node::File(Arc::new(Stub(1)))))
+        }
+
+        fn list(&self) -> Result<Arc<dyn Listing>> {
+            Ok(Arc::new(Countless))
+        }
+
+        fn mtime(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn countless_entries_are_not_sorted() {
+        let last = (u64::MAX - 1).to_string();
+        for sort in ["name", "-size", "time"] {
+            let query = [("sort", sort), ("from", &last)];
+            let page = text(answer(asked(Arc::new(Countless), "/d/", &query)).unwrap());
+            assert_eq!(hrefs(&page)[1..], [&*last], "{sort}");
+            assert!(!page.contains("name=\"sort\" value=\"name\" form"), "{sort}");
         }
     }
 

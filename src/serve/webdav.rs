@@ -43,6 +43,12 @@ const PIECE: usize = 16 << 10;
 /// The namespace of WebDAV's own elements.
 const DAV: &str = "DAV:";
 
+/// The namespaces of XML's own prefixes, which no other prefix may have.
+const RESERVED: [&str; 2] = [
+    "http://www.w3.org/XML/1998/namespace",
+    "http://www.w3.org/2000/xmlns/",
+];
+
 /// The deepest that elements may be nested.
 const MAX_DEPTH: usize = 32;
 
@@ -251,12 +257,27 @@ fn property(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> std::result::
         }
         ResolveResult::Unknown(_) => return Err(format!("the prefix of {name:?} is not declared")),
     };
-    let is_start = |c: char| c.is_alphabetic() || c == '_';
-    let is_rest = |c: char| is_start(c) || c.is_numeric() || "-.\u{b7}".contains(c);
-    if !name.starts_with(is_start) || !name.chars().all(is_rest) {
+    if !name.starts_with(begins_name) || !name.chars().all(continues_name) {
         return Err(format!("{name:?} is not the name of an element"));
     }
+    if !namespace.chars().all(is_character) || RESERVED.contains(&&*namespace) {
+        return Err(format!("{namespace:?} is not the namespace of a property"));
+    }
     Ok(Property { namespace, name })
+}
+
+/// Whether a name may begin with a character: NameStartChar of XML without the colon.
+fn begins_name(c: char) -> bool {
+    matches!(c, 'A'..='Z' | '_' | 'a'..='z' | '\u{c0}'..='\u{2ff}' | '\u{370}'..='\u{1fff}'
+        | '\u{200c}' | '\u{200d}' | '\u{2070}'..='\u{218f}' | '\u{2c00}'..='\u{2fef}'
+        | '\u{3001}'..='\u{fdcf}' | '\u{fdf0}'..='\u{fffd}' | '\u{10000}'..='\u{effff}')
+        && !matches!(c, '\u{d7}' | '\u{f7}' | '\u{37e}' | '\u{e000}'..='\u{f8ff}')
+}
+
+/// Whether a name may have a character after the first: NameChar of XML without the colon.
+fn continues_name(c: char) -> bool {
+    begins_name(c)
+        || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}' | '\u{2040}')
 }
 
 /// The answer for a file or directory, and for the entries of the directory `below`, which is that directory.
@@ -344,6 +365,8 @@ struct FileDetails {
 impl Answer {
     /// Appends the response for a node.
     fn describe(&self, entry: &Entry, out: &mut String) {
+        // Not later than the state.
+        let mtime = entry.mtime();
         let file = matches!(entry.node, Node::File(_)).then(|| {
             let stat = entry.stat();
             if let Err(error) = &stat {
@@ -354,10 +377,7 @@ impl Answer {
                 content_type: entry.content_type(),
             }
         });
-        let details = Details {
-            mtime: entry.mtime(),
-            file,
-        };
+        let details = Details { mtime, file };
         let href = entry.path.encode(entry.is_directory());
         self.respond(&href, entry.name(), entry.is_directory(), Some(&details), out);
     }
@@ -478,16 +498,19 @@ fn value(property: &str, name: &OsStr, is_directory: bool, details: Option<&Deta
 
 /// `text` with U+FFFD in place of characters that XML does not have.
 fn characters(text: &str) -> String {
-    let is_allowed = |c: char| !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}');
-    text.chars()
-        .map(|c| {
-            if is_allowed(c) {
-                c
-            } else {
-                char::REPLACEMENT_CHARACTER
-            }
-        })
-        .collect()
+    let shown = |c| {
+        if is_character(c) {
+            c
+        } else {
+            char::REPLACEMENT_CHARACTER
+        }
+    };
+    text.chars().map(shown).collect()
+}
+
+/// Whether XML has a character, and keeps it in attributes as it is.
+fn is_character(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// A time in milliseconds since the Unix epoch as HTTP writes it; None after the year 9999.
@@ -581,6 +604,12 @@ mod tests {
             (inside("<prop><b:a/></prop>"), "not declared"),
             (inside("<prop><a$b/></prop>"), "name of an element"),
             (inside("<prop><1/></prop>"), "name of an element"),
+            (inside("<prop><a\u{b2}/></prop>"), "name of an element"),
+            (inside("<prop><\u{300}a/></prop>"), "name of an element"),
+            (inside("<prop><a xmlns=\"&#1;\"/></prop>"), "not the namespace"),
+            (inside("<prop><a xmlns=\"b\u{ffff}\"/></prop>"), "not the namespace"),
+            (inside("<prop><a xmlns=\"&#10;\"/></prop>"), "not the namespace"),
+            (inside("<prop><xml:a/></prop>"), "not the namespace"),
             (inside("<prop a=b/>"), "not a request"),
             (inside(&format!("<prop>{deep}</prop>")), "too deeply"),
         ] {

@@ -129,12 +129,26 @@ impl ArrayDirectory {
         }
     }
 
+    /// The end of a range of time that has one, or what `of` tells of the listing.
+    fn time(&self, of: impl Fn(&ArrayListing) -> u64) -> u64 {
+        match self.array_at.when.times() {
+            Some(times) if times.end < u64::MAX => times.end,
+            _ => self.array().listing().map_or(0, |listing| of(&listing)),
+        }
+    }
+
+    /// The time of documents that change with more than new stamps: with back-dated writes, commits and vacuums.
+    fn changed(&self) -> u64 {
+        self.time(|listing| listing.mtime.max(listing.changed))
+    }
+
     /// The node of `name`, one of [`CHILDREN`].
     fn child(&self, name: &'static str) -> Node {
-        let (mtime, array_at) = (self.mtime(), self.array_at.clone());
+        let array_at = self.array_at.clone();
         match name {
             "schema.json" => {
-                let mtime = self.array_at.schema_file().map_or(mtime, |file| file.mtime);
+                let file = self.array_at.schema_file();
+                let mtime = file.map_or_else(|_| self.mtime(), |file| file.mtime);
                 let state = |array_at: &ArrayAt| {
                     let name = array_at.schema_file().ok()?.name;
                     array_at.array.schemas.state(&name)
@@ -147,17 +161,21 @@ impl ArrayDirectory {
                     let array = &array_at.array;
                     metadata(&array.engine, &array_at.metadata_paths()?, array.key.as_ref())
                 };
-                self.document(name, mtime, state, content)
+                self.document(name, self.changed(), state, content)
             }
-            "fragments.json" => self.document(name, mtime, state, fragments_json),
+            "fragments.json" => self.document(name, self.changed(), state, fragments_json),
             "commits.json" => {
                 let content = |array_at: &ArrayAt| super::commits::commits_json(&array_at.array);
-                self.document(name, mtime, state, content)
+                self.document(name, self.changed(), state, content)
             }
             "consolidated_metadata.json" => {
                 let content =
                     |array_at: &ArrayAt| super::consolidated_metadata::consolidated_metadata(&array_at.array);
-                self.document(name, mtime, state, content)
+                let array = self.array();
+                // Views do not depend on these files.
+                let directory = array.engine.storage.metadata(&array.path.join("__fragment_meta"));
+                let written = directory.map_or(0, |directory| directory.mtime);
+                self.document(name, self.changed().max(written), state, content)
             }
             "schemas" => self.named(name, SchemaFiles(array_at)),
             "enumerations" => self.named(name, Enumerations(array_at)),
@@ -223,10 +241,7 @@ impl Directory for ArrayDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        match self.array_at.when.times() {
-            Some(times) if times.end < u64::MAX => times.end,
-            _ => self.array().listing().map_or(0, |listing| listing.mtime),
-        }
+        self.time(|listing| listing.mtime)
     }
 
     fn kind(&self) -> DirectoryKind {

@@ -416,7 +416,7 @@ mod tests {
     use super::*;
     use crate::tree::{Tree, TreeOptions};
     use std::path::Path;
-    use std::time::Duration;
+    use std::time::{Duration, UNIX_EPOCH};
     use std::{fs, thread};
 
     /// Copies the files of `from` whose names begin with one of `prefixes` to `to`.
@@ -464,5 +464,64 @@ mod tests {
         assert_eq!(after.unwrap_err().kind(), ErrorKind::NotFound);
         assert!(tree.root.find("data/columns/a").unwrap().is_none());
         assert!(found("data/columns/s/data.bin").read_all().is_ok());
+    }
+
+    #[test]
+    fn times_are_those_of_all_that_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        copy(Path::new("tests/data/sample/weather"), folder.path(), &[""]);
+        let meta = folder.path().join("__meta");
+        let newest = 1_740_000_000_000;
+        for entry in fs::read_dir(&meta).unwrap() {
+            fs::rename(
+                entry.unwrap().path(),
+                meta.join(format!("__{newest}_{newest}_{:032}", 0)),
+            )
+            .unwrap();
+        }
+        fs::create_dir(folder.path().join("__fragment_meta")).unwrap();
+        let directories = [
+            "",
+            "__schema",
+            "__fragments",
+            "__commits",
+            "__meta",
+            "__fragment_meta",
+        ];
+        let set = |directory: &str, seconds| {
+            let directory = fs::File::open(folder.path().join(directory)).unwrap();
+            directory
+                .set_modified(UNIX_EPOCH + Duration::from_secs(seconds))
+                .unwrap();
+        };
+        let time = |path: &str| {
+            let tree = Tree::open(folder.path(), &TreeOptions::default()).unwrap();
+            match tree.root.find(path).unwrap() {
+                Some(Node::File(file)) => file.mtime(),
+                _ => panic!("no {path}"),
+            }
+        };
+        directories.iter().for_each(|directory| set(directory, 1));
+        for changed in directories {
+            assert_eq!(time("data/array.nc"), newest);
+            set(changed, 2_000_000_000);
+            let of_view = changed != "__fragment_meta";
+            for (path, follows) in [
+                ("data/view.json", of_view),
+                ("data/array.nc", of_view),
+                ("data/array.zarr/zarr.json", of_view),
+                ("metadata.json", of_view),
+                ("fragments.json", of_view),
+                ("commits.json", of_view),
+                ("consolidated_metadata.json", true),
+                ("at/latest/data/array.nc", false),
+                ("at/latest/fragments.json", false),
+                ("at/1740000000000/fragments.json", false),
+            ] {
+                let expected = if follows { 2_000_000_000_000 } else { newest };
+                assert_eq!(time(path), expected, "{path} when {changed:?} changes");
+            }
+            set(changed, 1);
+        }
     }
 }

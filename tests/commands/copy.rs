@@ -164,6 +164,13 @@ fn what_cannot_be_read_has_no_copy() {
     let place = Place::new();
     let source = place.path("source");
     copy(&sample().join("lightning"), &source);
+    // As if it had been written long ago.
+    for entry in fs::read_dir(&source).unwrap() {
+        let entry = fs::File::open(entry.unwrap().path()).unwrap();
+        entry.set_modified(UNIX_EPOCH).unwrap();
+    }
+    let directory = fs::File::open(&source).unwrap();
+    directory.set_modified(UNIX_EPOCH).unwrap();
     let fragments = source.join("__fragments");
     let fragment = fs::read_dir(&fragments).unwrap().next().unwrap().unwrap().path();
     let broken = fragment.join("a0.tdb");

@@ -135,10 +135,10 @@ impl<'p> Partial<'p> {
         Ok(())
     }
 
-    /// Gives the file, which is whole, the time `opened` and the name `held`. Replaces what has that name, a
+    /// Gives the file, which is whole, a modification time and the name `held`. Replaces what has that name, a
     /// link too.
-    pub(super) fn finish(self, held: &Path, opened: SystemTime) -> io::Result<()> {
-        self.file.set_modified(opened)?;
+    pub(super) fn finish(self, held: &Path, modified: SystemTime) -> io::Result<()> {
+        self.file.set_modified(modified)?;
         fs::rename(self.place.path(PARTIAL), held)?;
         match lock(&self.saved).exists {
             true => remove(&self.place.path(SAVED)),

@@ -101,6 +101,7 @@ fn copied_to(
     };
     let mut copy = TreeCopy {
         args: &args,
+        begun: UNIX_EPOCH,
         source: "source".into(),
         save_every,
         copier: Copier {
@@ -128,6 +129,38 @@ fn a_file_is_copied_in_pieces() {
         assert!(result.is_ok());
         let bytes: Vec<u8> = (0..len).map(byte).collect();
         assert!(entries == [("copy".into(), bytes)], "{len}");
+    }
+}
+
+#[test]
+fn a_copy_has_a_time_before_which_all_is_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    assert!(copied_to(place.path(), &Half::default(), false, Duration::MAX).is_ok());
+    let there = fs::metadata(place.path().join("copy")).unwrap();
+    let written = there.modified().unwrap();
+    assert!(written + LOCAL_LAG <= SystemTime::now());
+    let written = written.duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    for (len, mtime, expected) in [
+        (0, written - 1, true),
+        (0, written, false),
+        (0, written + 1, false),
+        (1, written - 1, false),
+        (0, u64::MAX, true),
+    ] {
+        assert_eq!(
+            is_copy(&there, len, mtime),
+            expected,
+            "{len} {}",
+            mtime.wrapping_sub(written)
+        );
+    }
+    let (begun, now) = (
+        UNIX_EPOCH + Duration::from_secs(10),
+        UNIX_EPOCH + Duration::from_secs(99),
+    );
+    for (source, expected) in [("/a", 98), ("s3://bucket/a", 8), ("https://host/a", 8)] {
+        let expected = UNIX_EPOCH + Duration::from_secs(expected);
+        assert_eq!(shown(Path::new(source), begun, now), expected, "{source}");
     }
 }
 
