@@ -30,11 +30,12 @@ pub enum Requester {
 }
 
 impl From<u32> for Requester {
-    /// The thread of this id; unknown for 0.
+    /// The thread of this id; unknown for 0, and if there is no such thread, since the id may be one of another
+    /// PID namespace.
     fn from(thread: u32) -> Requester {
-        match thread {
-            0 => Requester::Unknown,
-            thread => Requester::Thread(thread),
+        match thread != 0 && exists(thread) {
+            true => Requester::Thread(thread),
+            false => Requester::Unknown,
         }
     }
 }
@@ -63,6 +64,13 @@ pub fn on_behalf_of<T>(requester: impl Into<Requester>, work: impl FnOnce() -> T
     result
 }
 
+/// Whether there is a thread of this id. Unlike /proc, which may hide threads of others, and unlike kill(2), a
+/// priority is told to everybody, and fast.
+fn exists(thread: u32) -> bool {
+    // SAFETY: takes no pointers. The system call itself, unlike the function, has no negative results but errors.
+    unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) >= 0 }
+}
+
 /// The signals of `masks`, lines of what the system says of a thread, as bits from 0 on; None where it says
 /// nothing.
 fn signals(status: &str, mask: &str) -> Option<u64> {
@@ -82,7 +90,7 @@ pub fn is_gone(requester: &Requester) -> bool {
         Requester::Client(gone) => gone.load(Ordering::Relaxed),
         Requester::Thread(thread) => {
             let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
-                return true;
+                return !exists(*thread);
             };
             signals(&status, "SigPnd").is_some_and(|pending| pending & bit(libc::SIGKILL) != 0)
         }
@@ -95,7 +103,7 @@ pub fn is_interrupted(requester: &Requester) -> bool {
         return is_gone(requester);
     };
     let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else {
-        return true;
+        return !exists(*thread);
     };
     let of = |mask| signals(&status, mask).unwrap_or(0);
     // These only stop and continue it, which is no reason to give up.
@@ -149,4 +157,45 @@ pub fn abandoned() -> Error {
 /// Whether `error` means that another requester gave up, not this thread's: then the work is tried again.
 pub fn is_of_others(error: &Error) -> bool {
     error.kind() == ErrorKind::Abandoned && !is_interrupted(&requester())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_requester_that_was_there_can_be_gone() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let id = child.id();
+        on_behalf_of(id, || {
+            assert_eq!(requester(), Requester::Thread(id));
+            assert!(!is_gone(&requester()) && !is_interrupted(&requester()));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(is_gone(&requester()) && is_interrupted(&requester()));
+        });
+        // As the id of a thread in another PID namespace.
+        on_behalf_of(id, || {
+            assert_eq!(requester(), Requester::Unknown);
+            assert!(!is_gone(&requester()) && !is_interrupted(&requester()));
+        });
+        assert_eq!(Requester::from(0), Requester::Unknown);
+    }
+
+    #[test]
+    fn threads_are_found_by_their_ids() {
+        // SAFETY: has no arguments.
+        let own = || unsafe { libc::gettid() } as u32;
+        assert!(exists(own()) && exists(1));
+        assert_eq!(
+            thread::spawn(move || (exists(own()), own() == std::process::id()))
+                .join()
+                .unwrap(),
+            (true, false)
+        );
+        assert!(!exists(u32::MAX) && !exists(i32::MAX as u32));
+    }
 }

@@ -200,7 +200,7 @@ impl<T: Clone> Memo<T> {
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::runtime::requester::on_behalf_of;
+    use crate::runtime::requester::{Requester, on_behalf_of};
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
@@ -229,7 +229,7 @@ mod tests {
         // A requester that has ended needs no answer.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
-        let error = on_behalf_of(ended.id(), || {
+        let error = on_behalf_of(Requester::Thread(ended.id()), || {
             flight
                 .wait(&|| given_up.store(true, Ordering::Relaxed))
                 .unwrap_err()
@@ -302,8 +302,10 @@ mod tests {
                 )
             });
             begun.wait();
-            let error =
-                on_behalf_of(ended.id(), || flight.find_or_make(|| None::<()>, || Ok(()))).unwrap_err();
+            let error = on_behalf_of(Requester::Thread(ended.id()), || {
+                flight.find_or_make(|| None::<()>, || Ok(()))
+            })
+            .unwrap_err();
             assert_eq!(error.errno(), libc::EINTR);
             // One that found nobody waiting any more is tried again by the others.
             let other = scope.spawn(|| flight.find_or_make(|| None, || Ok(1)));

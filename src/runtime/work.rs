@@ -181,7 +181,7 @@ mod tests {
         // A process that has ended and was reaped is not waiting.
         let mut ended = std::process::Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
-        let gone = on_behalf_of(ended.id(), || work.wait(1));
+        let gone = on_behalf_of(Requester::Thread(ended.id()), || work.wait(1));
         assert_eq!(look().unwrap_err().kind(), ErrorKind::Abandoned);
         let other = on_behalf_of(std::process::id(), || work.wait(1));
         look().unwrap();

@@ -9,7 +9,7 @@ use super::disk_cache::{DiskCache, PART, PartKey};
 use super::listing_cache::ListingCache;
 use super::piece_pool::{Holder, Pool, SMALL_PIECE};
 use super::pieces::{MAX_WINDOW, Piece, Pieces};
-use super::{convert, guarded};
+use super::{convert, guarded, retries};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::lock;
 use crate::runtime::requester::is_of_others;
@@ -25,6 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 /// Concurrent requests for more than 4 * [`SMALL_PIECE`] bytes, and for at most that.
 const MAX_LARGE_REQUESTS: usize = 16;
@@ -67,6 +68,9 @@ impl Fetcher {
 
 /// How long an object counts as changed before its listing is read again.
 const LISTED_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long after its body broke off an object without an ETag is asked for again.
+const ASKED_AGAIN: Duration = Duration::from_millis(500);
 
 /// One state of an object. All open handles share it and its pieces.
 pub(super) struct RemoteFile {
@@ -148,7 +152,8 @@ impl RemoteFile {
     }
 
     /// `Changed` if a response has shown another state, until a listing, not read at once, has this one
-    /// again.
+    /// again. For good if responses have no ETags: then the listing may have two states under one time, and
+    /// there are pieces of the first.
     fn check_unchanged(&self) -> Result<()> {
         let Some(seen) = *lock(&self.changed) else {
             return Ok(());
@@ -157,10 +162,9 @@ impl RemoteFile {
             Ok(Some(Child::File(listed))) => listed.version == self.version(),
             _ => false,
         };
-        if seen.elapsed() < LISTED_AGAIN || !is_listed() {
+        if lock(&self.seen).is_some() || seen.elapsed() < LISTED_AGAIN || !is_listed() {
             return Err(Error::changed());
         }
-        *lock(&self.seen) = None;
         *lock(&self.changed) = None;
         Ok(())
     }
@@ -169,6 +173,17 @@ impl RemoteFile {
     fn on_disk(&self) -> Option<(&Arc<DiskCache>, &str)> {
         let etag = self.listed.etag.as_deref().filter(is_strong)?;
         Some((self.fetcher.disk.as_ref()?, etag))
+    }
+
+    /// Whether the disk cache has the part at `offset`.
+    fn is_on_disk(&self, offset: u64) -> bool {
+        self.on_disk().is_some_and(|(disk, etag)| {
+            disk.has(&PartKey {
+                url: &self.url,
+                etag,
+                part: offset / PART,
+            })
+        })
     }
 
     /// Drops what was fetched of `range`.
@@ -203,10 +218,22 @@ impl RemoteFile {
         }
     }
 
-    /// Begins to fetch the gaps in `range`. Unless `exact`, small ranges are extended to [`SMALL_PIECE`]
-    /// bytes. Sequential readers get read-ahead in both cases.
+    /// Where the first bytes of `range` end that are wanted at once: with more than half of the pool, or with
+    /// a second part where there is room for one, the first bytes would be evicted for the last ones.
+    fn first_end(&self, range: &Range<u64>) -> u64 {
+        let part_end = (range.start / PART + 1).saturating_mul(PART);
+        if range.end <= part_end {
+            return range.end;
+        }
+        let half = range.start.saturating_add(self.fetcher.pool.most() / 2);
+        range.end.min(part_end.max(half / PART * PART))
+    }
+
+    /// Begins to fetch the gaps in the first bytes of `range`. Unless `exact`, small ranges are extended to
+    /// [`SMALL_PIECE`] bytes. Sequential readers get read-ahead in both cases.
     fn want(self: &Arc<Self>, range: Range<u64>, exact: bool) {
         let len = self.listed.len;
+        let range = range.start..self.first_end(&range);
         let mut wanted = range.start..range.end.min(len);
         if len <= SMALL_PIECE / 4 {
             wanted = 0..len;
@@ -243,6 +270,11 @@ impl RemoteFile {
         'gaps: for gap in pieces.gaps(&all) {
             for part in pieces.cut(gap, wanted.end) {
                 let now = part.start < wanted.end;
+                if !now && self.is_on_disk(part.start) {
+                    // It is read from there once it is wanted.
+                    frontier = part.start;
+                    break 'gaps;
+                }
                 let bytes = part.end - part.start;
                 let Some(room) = self.fetcher.pool.reserve(bytes, now, &mut victims) else {
                     frontier = part.start;
@@ -333,12 +365,20 @@ impl RemoteFile {
             if_match: etag.map(str::to_owned),
             ..GetOptions::default()
         };
-        let answer = self.fetcher.objects.get_opts(&self.key, options).await;
-        let answer = answer.map_err(convert)?;
-        if !is_from(&self.listed, &answer.meta, &self.seen) {
-            return Err(Error::changed());
-        }
-        let found = answer.bytes().await.map_err(convert)?;
+        let until = Instant::now() + retries().retry_timeout;
+        let found = loop {
+            let answer = self.fetcher.objects.get_opts(&self.key, options.clone()).await;
+            let answer = answer.map_err(convert)?;
+            if !is_from(&self.listed, &answer.meta, &self.seen) {
+                return Err(Error::changed());
+            }
+            // `object_store` asks for the rest of a body that breaks off only if there is an ETag.
+            let goes_on = answer.meta.e_tag.is_some();
+            match answer.bytes().await {
+                Err(_) if !goes_on && Instant::now() < until => sleep(ASKED_AGAIN).await,
+                found => break found.map_err(convert)?,
+            }
+        };
         self.fetcher.stats.bytes_fetched.add(found.len() as u64);
         if found.len() as u64 != bytes {
             return Err(Error::new(
@@ -408,9 +448,11 @@ impl RemoteFile {
         let mut pieces = lock(&self.pieces);
         let own = pieces.pieces.get(&start);
         let own = own.is_some_and(|piece| Arc::ptr_eq(&piece.bytes, flight));
-        let given_up = own.then(|| pieces.pieces.remove(&start));
-        drop(pieces);
-        drop(given_up);
+        if own {
+            pieces.pieces.remove(&start);
+            // It may have arrived meanwhile.
+            self.fetcher.pool.forget((self.number, start));
+        }
     }
 
     fn read(self: &Arc<Self>, offset: u64, out: &mut [u8]) -> Result<()> {
@@ -422,9 +464,10 @@ impl RemoteFile {
         let mut at = offset;
         while at < end {
             self.check_unchanged()?;
+            let first_end = self.first_end(&(at..end));
             let found = {
                 let pieces = lock(&self.pieces);
-                let all = pieces.gaps(&(at..end)).is_empty();
+                let all = pieces.gaps(&(at..first_end)).is_empty();
                 let first = pieces.pieces.range(..=at).next_back();
                 let first = first.filter(|(_, piece)| at < piece.end);
                 first.filter(|_| all).map(|(&start, piece)| {
@@ -539,8 +582,41 @@ impl Blob for RemoteBlob {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Pages;
+    use super::super::runtime::runtime;
+    use super::super::testing::TestStore;
     use super::*;
     use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn a_piece_that_arrived_while_its_last_reader_gave_up_is_not_counted() {
+        let store = TestStore::new(1000);
+        store.put("f", b"content");
+        let runtime = runtime().unwrap().handle();
+        let pages = Arc::new(Pages::new(&store.store("")));
+        let listings = Arc::new(ListingCache::new(pages, runtime.clone(), None));
+        let fetcher = Fetcher::new(store, runtime.clone(), listings, None, Arc::default());
+        let listed = File {
+            len: 7,
+            mtime: 0,
+            etag: None,
+            version: (0, 0, 0),
+        };
+        let file = RemoteFile::new(
+            Arc::new(fetcher),
+            "f".to_owned(),
+            Key::from("f"),
+            String::new(),
+            Arc::new(listed),
+        );
+        let file = Arc::new(file);
+        file.want(0..7, true);
+        let flight = lock(&file.pieces).pieces[&0].bytes.clone();
+        assert_eq!(flight.wait(&|| ()).unwrap(), "content");
+        assert_eq!(file.fetcher.pool.bytes(), 7);
+        file.give_up(0, &flight);
+        assert_eq!(file.fetcher.pool.bytes(), 0);
+    }
 
     #[test]
     fn a_response_from_another_state_than_the_listed_one_is_found() {

@@ -96,6 +96,11 @@ impl DiskCache {
         Ok(cache)
     }
 
+    /// Whether there is this part, perhaps a damaged one.
+    pub fn has(&self, key: &PartKey<'_>) -> bool {
+        self.path(key).exists()
+    }
+
     /// The bytes of a part; None if it is missing or damaged.
     pub fn get(&self, key: &PartKey<'_>) -> Option<Bytes> {
         let path = self.path(key);

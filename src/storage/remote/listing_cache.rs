@@ -5,7 +5,9 @@
 //! directories with few keys per entry, which are listed flat to their end.
 
 use super::Pages;
-use super::directories::{Child, Depth, Directory, File, Listing, Object, Page, Tree, join, split};
+use super::directories::{
+    Child, Depth, Directory, File, Listing, Object, Page, Tree, is_within, join, split,
+};
 use super::guarded;
 use super::listing_room::{Room, Share, Tokens};
 use crate::error::{Error, ErrorKind, Result};
@@ -54,6 +56,8 @@ struct Inner {
 struct Loading {
     begun: Instant,
     flight: Arc<Flight<()>>,
+    /// Whether something in it is known to have changed since it was begun.
+    forgotten: bool,
 }
 
 /// What the cache knows about a directory.
@@ -77,13 +81,13 @@ impl ListingCache {
     }
 
     /// Whether `directory` has not expired for a call that began at `asked`. A listing that began later
-    /// counts as fresh, because making it may take longer than it is valid. `grace` extends its validity.
+    /// counts as fresh, because making it may take longer than it is valid, or something in it may change at
+    /// any time. `grace` extends its validity.
     fn is_fresh(&self, directory: &Directory, asked: Instant, grace: Duration) -> bool {
         let listing = &directory.listing;
-        let holds = |refresh: Duration| {
-            listing.made >= asked || listing.made.elapsed() < refresh.saturating_add(grace)
-        };
-        !listing.forgotten.load(Ordering::Relaxed) && self.refresh.is_none_or(holds)
+        let holds = |refresh: Duration| listing.made.elapsed() < refresh.saturating_add(grace);
+        let is_valid = || !listing.forgotten.load(Ordering::Relaxed) && self.refresh.is_none_or(holds);
+        listing.made >= asked || is_valid()
     }
 
     fn known(&self, state: &Inner, path: &str, asked: Instant, grace: Duration) -> Cached {
@@ -184,7 +188,10 @@ impl ListingCache {
     /// Makes the next call for `path` list it again, if its listing was begun `age` ago or earlier. Returns
     /// whether it was.
     pub(super) fn forget(&self, path: &str, age: Duration) -> bool {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        for (listed, loading) in &mut state.under_way {
+            loading.forgotten |= is_within(path, listed) && loading.begun.elapsed() >= age;
+        }
         let mut above = path;
         loop {
             if let Some(directory) = state.directories.get(above) {
@@ -209,6 +216,7 @@ impl ListingCache {
         let loading = Loading {
             begun,
             flight: flight.clone(),
+            forgotten: false,
         };
         state.under_way.insert(path.clone(), loading.clone());
         let (pages, shared, done) = (self.pages.clone(), self.state.clone(), flight.clone());
@@ -221,8 +229,8 @@ impl ListingCache {
             };
             let result = guarded(lister.list(depth, &room)).await;
             let mut state = lock(&shared);
-            state.under_way.remove(&path);
-            let result = result.and_then(|listed| state.take(&path, begun, listed));
+            let forgotten = state.under_way.remove(&path).is_some_and(|own| own.forgotten);
+            let result = result.and_then(|listed| state.take(&path, begun, forgotten, listed));
             drop(state);
             done.finish(result);
         });
@@ -242,7 +250,8 @@ struct Listed {
 }
 
 impl Inner {
-    fn take(&mut self, path: &str, made: Instant, listed: Listed) -> Result<()> {
+    /// Takes what a listing of `path`, begun at `made`, has found, except what is known from a later one.
+    fn take(&mut self, path: &str, made: Instant, forgotten: bool, listed: Listed) -> Result<()> {
         let empty = |tree: &Tree| tree.directories.values().all(|d| d.children.is_empty());
         if path.is_empty() && empty(&listed.tree) {
             return Err(match self.exists {
@@ -252,27 +261,43 @@ impl Inner {
         }
         self.exists = true;
         // Drops the subdirectories from the previous listing of `path`.
-        self.directories
-            .retain(|below, directory| below == path || directory.listing.path != path);
+        self.directories.retain(|below, directory| {
+            below == path || directory.listing.path != path || directory.listing.made > made
+        });
         let depths = listed.complete.into_iter().map(|tree| (tree, Depth::Flat));
         for (tree, depth) in depths.chain([(listed.tree, listed.depth)]) {
             let listing = Arc::new(Listing {
                 path: tree.root.clone(),
                 depth,
                 made,
-                forgotten: AtomicBool::new(false),
+                forgotten: AtomicBool::new(forgotten),
                 _share: listed.share.clone(),
             });
-            match depth {
-                Depth::Flat => self.directories.extend(tree.finish(&listing)),
-                _ => {
-                    let root = tree.root.clone();
-                    let own = tree.finish(&listing).filter(|(path, _)| *path == root);
-                    self.directories.extend(own);
+            let root = tree.root.clone();
+            for (path, directory) in tree.finish(&listing) {
+                if (depth == Depth::Flat || path == root) && !self.is_known_later(&path, made) {
+                    self.directories.insert(path, directory);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether the directory `path` is in a listing that was begun after `made`, or would be if it existed.
+    fn is_known_later(&self, path: &str, made: Instant) -> bool {
+        let mut above = path;
+        loop {
+            if let Some(known) = self.directories.get(above)
+                && known.listing.made > made
+                && (above == path || known.listing.depth == Depth::Flat)
+            {
+                return true;
+            }
+            if above.is_empty() {
+                return false;
+            }
+            above = split(above).0;
+        }
     }
 }
 
@@ -461,4 +486,47 @@ fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
     trees.remove(last);
     let flat = page.objects.len() <= names.saturating_mul(MAX_FLAT_KEYS_PER_NAME);
     (flat, trees.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_listing_does_not_replace_a_newer_one() {
+        let listed = |root: &str, paths: &[&str]| {
+            let mut tree = Tree::new(root);
+            let objects = paths.iter().map(|path| Object {
+                path: (*path).to_owned(),
+                len: 1,
+                mtime: 0,
+                etag: None,
+            });
+            tree.add(Page {
+                objects: objects.collect(),
+                ..Page::default()
+            });
+            Listed {
+                tree,
+                depth: Depth::Flat,
+                complete: Vec::new(),
+                share: Share::of(&Room::new()),
+            }
+        };
+        let older = Instant::now();
+        let newer = older + Duration::from_millis(1);
+        let mut state = Inner::default();
+        state.take("a", newer, false, listed("a", &["a/new"])).unwrap();
+        let old = listed("", &["a/old", "a/gone/x", "b/c/y"]);
+        state.take("", older, false, old).unwrap();
+        let mut known: Vec<&str> = state.directories.keys().map(String::as_str).collect();
+        known.sort_unstable();
+        assert_eq!(known, ["", "a", "b", "b/c"]);
+        assert!(state.directories["a"].children.contains_key("new"));
+        // A later one does.
+        let new = listed("", &["a/newest"]);
+        state.take("", newer, false, new).unwrap();
+        assert!(state.directories["a"].children.contains_key("newest"));
+        assert!(!state.directories.contains_key("b"));
+    }
 }

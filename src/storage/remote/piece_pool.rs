@@ -126,7 +126,17 @@ impl Pool {
             bytes: std::mem::take(&mut room.bytes),
             read: false,
         };
-        lock(&self.state).kept.put(key, kept);
+        let mut state = lock(&self.state);
+        let replaced = state.kept.put(key, kept);
+        if let Some(replaced) = &replaced {
+            state.give_back(replaced.bytes);
+        }
+    }
+
+    /// Bytes of all pieces, those on their way included.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> u64 {
+        lock(&self.state).bytes
     }
 
     /// Counts a piece no more that its file has dropped.
@@ -161,5 +171,32 @@ impl Drop for Room {
         if self.bytes > 0 {
             lock(&self.pool.state).give_back(self.bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct OneFile;
+
+    impl Holder for OneFile {
+        fn number(&self) -> u64 {
+            1
+        }
+
+        fn drop_piece(&self, _: u64) {}
+    }
+
+    #[test]
+    fn a_piece_that_replaces_another_is_counted_alone() {
+        let pool = Arc::new(Pool::new());
+        for bytes in [1000, 300] {
+            let room = pool.reserve(bytes, true, &mut Vec::new()).unwrap();
+            pool.keep(Arc::new(OneFile), 0, room);
+        }
+        assert_eq!(pool.bytes(), 300);
+        pool.forget((1, 0));
+        assert_eq!(pool.bytes(), 0);
     }
 }

@@ -10,11 +10,12 @@
 //!
 //! A body that gets fewer than [`MIN_BYTES`] in a [`WINDOW`] has timed out.
 
+use super::blob::is_blank;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use object_store::client::{HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody};
 use reqwest::StatusCode;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE, HeaderMap, RANGE};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, RANGE};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::ops::Range;
@@ -94,7 +95,14 @@ impl Wanted {
 
     /// `response` with a body that keeps to the bounds.
     pub(super) async fn bounded(&self, response: HttpResponse) -> Result<HttpResponse, HttpError> {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        // `object_store` takes all bodies with the same ETag for those of one state, also with a blank one, when
+        // it asks for the rest of a body that broke off.
+        if let Some(etag) = parts.headers.get(ETAG)
+            && etag.to_str().is_ok_and(is_blank)
+        {
+            parts.headers.remove(ETAG);
+        }
         let status = parts.status;
         let body = if matches!(self, Wanted::Head) || status.is_informational() || status.is_redirection() {
             Bytes::new().into()
@@ -141,7 +149,9 @@ impl Wanted {
                 return Err(refused("the store sends something else than a listing"));
             }
             // Without a token `object_store` would take the page for the last one.
-            if text.contains("<IsTruncated>true</IsTruncated>") && !text.contains("<NextContinuationToken>") {
+            let token = text.split_once("<NextContinuationToken>");
+            let has_token = token.is_some_and(|(_, token)| !token.trim_start().starts_with('<'));
+            if text.contains("<IsTruncated>true</IsTruncated>") && !has_token {
                 return Err(refused(
                     "the store sends a page of a listing without the token of the next",
                 ));
@@ -381,6 +391,26 @@ mod tests {
     }
 
     #[test]
+    fn etags_that_tell_nothing_are_dropped() {
+        for (etag, kept) in [
+            ("\"\"", false),
+            ("", false),
+            ("W/\"\"", false),
+            ("\"a\"", true),
+            ("W/\"a\"", true),
+        ] {
+            let mut response = HttpResponse::new(vec![1; 5].into());
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            response.headers_mut().insert(ETAG, etag.parse().unwrap());
+            response
+                .headers_mut()
+                .insert(CONTENT_RANGE, "bytes 5-9/100".parse().unwrap());
+            let bounded = block_on(Wanted::Bytes(5..10).bounded(response)).unwrap();
+            assert_eq!(bounded.headers().contains_key(ETAG), kept, "{etag}");
+        }
+    }
+
+    #[test]
     fn pages_are_documents_of_listings() {
         let page = Wanted::Page("ListBucketResult");
         let of = |text: &str| reply(&page, 200, &[], text.as_bytes().to_vec());
@@ -394,6 +424,19 @@ mod tests {
             .is_ok()
         );
         assert!(of(truncated).is_err());
+        for empty in [
+            "<NextContinuationToken></NextContinuationToken>",
+            "<NextContinuationToken> </NextContinuationToken>",
+            "<NextContinuationToken/>",
+        ] {
+            assert!(
+                of(&format!("{truncated}{empty}</ListBucketResult>")).is_err(),
+                "{empty}"
+            );
+        }
+        let blobs = "<EnumerationResults><NextMarker></NextMarker></EnumerationResults>";
+        let page = Wanted::Page("EnumerationResults");
+        assert!(reply(&page, 200, &[], blobs.into()).is_ok());
         assert!(
             reply(
                 &page,

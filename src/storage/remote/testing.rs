@@ -1,14 +1,15 @@
 //! A store in memory for tests, with recorded requests, latency and faults.
 
 use super::Store;
+use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use object_store::list::{PaginatedListOptions, PaginatedListResult, PaginatedListStore};
 use object_store::memory::InMemory;
 use object_store::path::Path as Key;
 use object_store::{
-    CopyOptions, GetOptions, GetRange, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +19,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 /// How long requests are held, and waited for, before a test fails.
 const HELD_AT_MOST: Duration = Duration::from_secs(20);
@@ -42,6 +43,10 @@ pub(crate) struct TestStore {
     pub(crate) fault: Mutex<Option<Fault>>,
     pub(crate) latency: Mutex<Duration>,
     held: AtomicBool,
+    /// Whether listings have neither ETags nor times.
+    pub(crate) plain: AtomicBool,
+    /// Whether the next body breaks off; its reply has no ETag.
+    pub(crate) breaks: AtomicBool,
     /// Requests under way, and the most that were at once.
     pub(crate) under_way: Mutex<(usize, usize)>,
     /// Keys in listings that `object_store` cannot parse.
@@ -76,6 +81,8 @@ impl TestStore {
             fault: Mutex::default(),
             latency: Mutex::default(),
             held: AtomicBool::new(false),
+            plain: AtomicBool::new(false),
+            breaks: AtomicBool::new(false),
             under_way: Mutex::default(),
             odd: Mutex::default(),
             page,
@@ -187,6 +194,11 @@ impl PaginatedListStore for TestStore {
             let mut objects: Vec<ObjectMeta> = all.into_iter().collect::<Result<_>>()?;
             objects.sort_by(|a, b| a.location.as_ref().cmp(b.location.as_ref()));
             objects.retain(|object| object.location.as_ref().starts_with(&prefix));
+            if self.plain.load(Ordering::Relaxed) {
+                for object in &mut objects {
+                    (object.e_tag, object.last_modified) = (None, UNIX_EPOCH.into());
+                }
+            }
             // A page counts keys and common prefixes.
             let mut names = BTreeSet::new();
             let odd = self.odd.lock().unwrap().clone();
@@ -242,7 +254,17 @@ impl ObjectStore for TestStore {
                 _ => 0..u64::MAX,
             };
             self.note(Request::Get(location.to_string(), range)).await?;
-            self.inner.get_opts(location, options).await
+            let mut answer = self.inner.get_opts(location, options).await?;
+            if self.breaks.swap(false, Ordering::Relaxed) {
+                answer.meta.e_tag = None;
+                let error = object_store::Error::Generic {
+                    store: "test",
+                    source: "the connection is lost".into(),
+                };
+                let pieces = [Ok(Bytes::from_static(b"part")), Err(error)];
+                answer.payload = GetResultPayload::Stream(stream::iter(pieces).boxed());
+            }
+            Ok(answer)
         })
     }
 

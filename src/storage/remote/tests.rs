@@ -3,6 +3,7 @@ use super::*;
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::engine::Engine;
+use crate::runtime::requester::Requester;
 use crate::tree::{Node, Tree, TreeOptions};
 
 mod incomplete;
@@ -25,11 +26,11 @@ fn names(storage: &dyn Storage, path: &str) -> Vec<String> {
         .collect()
 }
 
-/// The id of a process that has ended: requests on its behalf are abandoned.
-fn ended() -> u32 {
+/// A process that has ended since it asked: requests on its behalf are abandoned.
+fn ended() -> Requester {
     let mut ended = std::process::Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
-    ended.id()
+    Requester::Thread(ended.id())
 }
 
 fn sample() -> PathBuf {

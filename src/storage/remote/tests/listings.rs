@@ -100,6 +100,27 @@ fn concurrent_listings_of_a_prefix_share_one_request() {
 }
 
 #[test]
+fn a_listing_under_way_is_known_to_be_out_of_date() {
+    let store = TestStore::new(1000);
+    store.put("p/a/x", b"1");
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    storage.forget(Path::new(""));
+    store.asked();
+    store.hold(true);
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| names(&*storage, "a"));
+        store.wait_for_request();
+        storage.forget(Path::new("a/x"));
+        store.hold(false);
+        assert_eq!(listing.join().unwrap(), ["x"]);
+    });
+    // It is good enough for who asked before it was begun, and for nobody else.
+    assert_eq!(store.asked().len(), 1);
+    assert_eq!(names(&*storage, "a"), ["x"]);
+    assert_eq!(store.asked().len(), 1);
+}
+
+#[test]
 fn expired_listings_are_used_while_the_store_is_slow() {
     let store = TestStore::new(1000);
     store.put("p/a/x", b"1");

@@ -1,6 +1,7 @@
 //! Fetching bytes of objects, and failures.
 
 use super::*;
+use std::sync::atomic::Ordering;
 
 /// Test content without short periods.
 fn bytes(len: u64) -> Vec<u8> {
@@ -163,6 +164,64 @@ fn a_changed_object_fails_open_readers_and_is_new_when_reopened() {
 }
 
 #[test]
+fn an_object_without_etag_that_has_changed_fails_its_readers_for_good() {
+    let store = TestStore::new(1000);
+    store.plain.store(true, Ordering::Relaxed);
+    store.put("p/f", &bytes(1 << 20));
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let old = storage.open(Path::new("f")).unwrap();
+    old.read(0, 10).unwrap();
+    // The listing tells nothing of this.
+    store.put("p/f", &[9; 1 << 20]);
+    assert_eq!(old.read(900_000, 10).unwrap_err().kind(), ErrorKind::Changed);
+    thread::sleep(Duration::from_millis(1100));
+    for place in [900_000, 0] {
+        assert_eq!(old.read(place, 10).unwrap_err().kind(), ErrorKind::Changed);
+    }
+    let new = storage.open(Path::new("f")).unwrap();
+    for place in [900_000, 0] {
+        assert_eq!(new.read(place, 10).unwrap(), [9; 10]);
+    }
+}
+
+#[test]
+fn a_body_that_breaks_off_is_asked_for_again_without_an_etag_too() {
+    let (store, storage) = one_object(1 << 20);
+    let blob = storage.open(Path::new("f")).unwrap();
+    store.breaks.store(true, Ordering::Relaxed);
+    assert_eq!(blob.read(0, 10).unwrap(), bytes(10));
+    assert_eq!(store.asked().len(), 2);
+}
+
+#[test]
+fn a_read_larger_than_the_pool_fetches_nothing_that_is_on_disk() {
+    const LEN: u64 = 9 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let store = TestStore::new(1000);
+    store.put("p/f", &bytes(LEN));
+    for (mount, cache) in [64 << 20, 8 << 20, 1 << 20].into_iter().enumerate() {
+        let disk = DiskCache::open(folder.path(), 100 << 20).unwrap();
+        let settings = RemoteSettings {
+            disk_cache: Some(Arc::new(disk)),
+            ..settings()
+        };
+        let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+        storage.share(Arc::new(ChunkCache::new(cache, Arc::default())));
+        store.asked();
+        let blob = storage.open(Path::new("f")).unwrap();
+        let range = 100..LEN - 100;
+        blob.will_read(range.clone());
+        let found = blob.read(range.start, range.end - range.start).unwrap();
+        assert!(found == bytes(LEN)[100..LEN as usize - 100]);
+        if mount > 0 {
+            assert_eq!(store.asked(), [], "a cache of {cache} bytes");
+        }
+        // Other threads than the readers write the parts.
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
 fn a_deleted_object_is_not_found_and_not_listed() {
     let (store, storage) = one_object(100);
     store.put("p/other", b"x");
@@ -222,7 +281,7 @@ fn an_interrupted_reader_gets_eintr_and_others_their_bytes() {
     let blob = storage.open(Path::new("f")).unwrap();
     store.hold(true);
     let ended = ended();
-    let gone = || crate::runtime::requester::on_behalf_of(ended, || blob.read(0, 10).unwrap_err());
+    let gone = || crate::runtime::requester::on_behalf_of(ended.clone(), || blob.read(0, 10).unwrap_err());
     assert_eq!(gone().errno(), libc::EINTR);
     store.asked();
     thread::scope(|scope| {
