@@ -2,6 +2,7 @@
 
 use super::copier::Copier;
 use super::logging::{self, VerboseArgs};
+use super::options::source_parser;
 use super::output::{Stop, stdout};
 use super::paths::{failed, visit};
 use super::{Failure, TreeArgs};
@@ -20,7 +21,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(super) struct CatArgs {
     /// A SOURCE as for `tiledbfs mount`; or SOURCE/PATH in one
-    #[arg(value_hint = ValueHint::AnyPath)]
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = source_parser())]
     source: OsString,
     /// Files of the tree; * ? [a-z] match as in a shell
     #[arg(value_name = "PATH")]

@@ -1,5 +1,6 @@
 //! `tiledbfs check`: decodes everything, and lists what is wrong.
 
+use super::options::source_parser;
 use super::output::{Failures, Stdout, progress_bar, stdout};
 use super::source::{check_source, check_tree};
 use super::{Failure, SourceArgs, logging, show_path};
@@ -44,7 +45,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
     /// Arrays, groups, or directories that hold any of these at any depth
-    #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath)]
+    #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath, value_parser = source_parser())]
     sources: Vec<OsString>,
     /// Write findings as JSON, one object per line
     #[arg(long)]

@@ -5,6 +5,7 @@
 
 use super::copier::Copier;
 use super::logging::{self, VerboseArgs};
+use super::options::source_parser;
 use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
@@ -48,7 +49,7 @@ Examples:
 #[command(allow_missing_positional = true)]
 pub(super) struct CopyArgs {
     /// A SOURCE as for `tiledbfs mount`; or SOURCE/PATH in one
-    #[arg(value_hint = ValueHint::AnyPath)]
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = source_parser())]
     source: OsString,
     /// Directories and files of the tree; * ? [a-z] match as in a shell
     #[arg(value_name = "PATH")]

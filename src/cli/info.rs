@@ -1,6 +1,7 @@
 //! `tiledbfs info`: describes an array on one screen, or shows a group or directory as a tree, and a group's
 //! data set, as its Zarr hierarchy has it.
 
+use super::options::source_parser;
 use super::output::{Failures, Names, Stop, stdout};
 use super::paths::{failed, join, visit};
 use super::times::{Unit, time};
@@ -43,7 +44,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(super) struct InfoArgs {
     /// Arrays, groups and directories of these; or SOURCE/PATH in one
-    #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath)]
+    #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::DirPath, value_parser = source_parser())]
     sources: Vec<OsString>,
     #[command(flatten)]
     source_args: TreeArgs,

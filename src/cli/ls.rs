@@ -1,6 +1,7 @@
 //! `tiledbfs ls`: directories of the tree without a mount.
 
 use super::logging::{self, VerboseArgs};
+use super::options::source_parser;
 use super::output::{Failures, Names, Stdout, Stop, finish, stdout};
 use super::paths::{Found, failed, join, visit};
 use super::times::time;
@@ -23,7 +24,7 @@ Examples:
 #[command(disable_help_flag = true)]
 pub(super) struct LsArgs {
     /// A SOURCE as for `tiledbfs mount`; or SOURCE/PATH in one
-    #[arg(value_hint = ValueHint::AnyPath)]
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = source_parser())]
     source: OsString,
     /// Directories and files of the tree; * ? [a-z] match as in a shell
     #[arg(value_name = "PATH")]

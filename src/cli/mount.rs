@@ -1,6 +1,7 @@
 //! `tiledbfs mount`.
 
 use super::mount_options::MountFlags;
+use super::options::source_parser;
 use super::shown::ShownArgs;
 use super::source::{check_source, open_tree};
 use super::{Failure, daemon, logging, show_path, stale};
@@ -64,6 +65,7 @@ In /etc/fstab:
 pub(super) struct MountArgs {
     /// An array, a group, or a directory that holds any of these at any depth; or a URL of one: s3://, gs://,
     /// az://, abfss://, https://
+    #[arg(value_parser = source_parser())]
     source: OsString,
     /// An empty directory; or /dev/fd/N, an open /dev/fuse that the caller has mounted, and will unmount
     mountpoint: PathBuf,

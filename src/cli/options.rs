@@ -3,12 +3,21 @@
 use super::Failure;
 use crate::filter::EncryptionKey;
 use crate::tree::times::{self, Asked};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// Parses a SOURCE, which is not the empty text of a shell variable that is not set.
+pub fn source_parser() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(|source| match source.is_empty() {
+        true => Err("give a path or a URL, `.` for the current directory"),
+        false => Ok(source),
+    })
+}
 
 /// Parses the size of the cache in memory, in bytes, at least 1.
 pub fn parse_cache_size(text: &str) -> Result<u64, String> {

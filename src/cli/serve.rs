@@ -1,5 +1,6 @@
 //! `tiledbfs serve`.
 
+use super::options::source_parser;
 use super::shown::ShownArgs;
 use super::source::{check_source, open_tree};
 use super::{Failure, logging, show_path};
@@ -50,6 +51,7 @@ const HEALTH_THREADS: usize = 1;
 pub(super) struct ServeArgs {
     /// An array, a group, or a directory that holds any of these at any depth; or a URL of one: s3://, gs://,
     /// az://, abfss://, https://
+    #[arg(value_parser = source_parser())]
     source: OsString,
     /// Where to listen: ADDRESS:PORT, [ADDRESS]:PORT, unix:PATH or fd:NUMBER; may be given several times
     /// [default: the sockets of systemd, else 127.0.0.1:8470]

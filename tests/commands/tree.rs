@@ -41,6 +41,22 @@ fn source_and_path_in_one() {
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
 }
 
+/// That of a shell variable that is not set.
+#[test]
+fn an_empty_source_is_not_the_current_directory() {
+    let two = ["mount", "ls", "cat", "cp"].map(|command| vec![command, "", "elsewhere"]);
+    let one = ["info", "check"].map(|command| vec![command, ""]);
+    let serve = cfg!(feature = "serve").then(|| vec!["serve", ""]);
+    for arguments in two.into_iter().chain(one).chain(serve) {
+        let (code, _, stderr) = run(&arguments);
+        assert_eq!(code, Some(2), "{arguments:?}");
+        assert!(
+            stderr.contains("`.` for the current directory"),
+            "{arguments:?}: {stderr}"
+        );
+    }
+}
+
 #[test]
 fn patterns() {
     let wanted: String = fragments()
