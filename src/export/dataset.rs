@@ -222,6 +222,8 @@ pub struct Dataset {
     pub kind: Kind,
     /// Why it has no exports; None if it has `image.ome.zarr/`, or `dataset.zarr/` and `dataset.nc`.
     pub absent: Option<String>,
+    /// Why it has no `dataset.nc`; None if it has one.
+    pub absent_netcdf: Option<String>,
     /// All of it.
     pub root: Group,
     source: Source,
@@ -244,7 +246,15 @@ impl Joined for Dataset {
         };
         root.left_out
             .extend(absent.iter().map(|reason| (exports.to_owned(), reason.clone())));
+        let most = netcdf::MAX_DIMENSIONS;
+        let too_many = (root.count_dimensions() > most).then(|| format!("more than {most} dimensions"));
+        root.left_out.extend(
+            too_many
+                .iter()
+                .map(|reason| ("dataset.nc".to_owned(), reason.clone())),
+        );
         Ok(Dataset {
+            absent_netcdf: absent.clone().or(too_many),
             absent,
             version: hash(&(state, root.metadata_state())),
             mtime: source.mtime(),
@@ -333,11 +343,7 @@ pub fn listed(source: &Source) -> Result<Option<Kind>> {
 
 /// Why there are no exports; None if there are.
 fn absent(root: &Group) -> Option<String> {
-    if !root.has_cells() {
-        return Some("no array of the group has cells and can be a variable".to_owned());
-    }
-    let most = netcdf::MAX_DIMENSIONS;
-    (root.count_dimensions() > most).then(|| format!("dataset.nc would have more than {most} dimensions"))
+    (!root.has_cells()).then(|| "no array of the group has cells and can be a variable".to_owned())
 }
 
 /// The names of groups in a group of this grid: unique among them, the variables and the dimensions, which are
@@ -631,12 +637,11 @@ impl Group {
         !self.damaged.is_empty() || self.groups.iter().any(|(_, group)| group.is_makeshift())
     }
 
-    /// The dimensions of `dataset.nc`: those of cells, and those within cells.
+    /// The dimensions of `dataset.nc`: those of cells, and those within cells of variables that it has.
     fn count_dimensions(&self) -> usize {
-        let inner = self.variables.iter();
-        let inner = inner
-            .filter(|variable| variable.axes > variable.dimensions.len())
-            .count();
+        let has_inner =
+            |variable: &&Variable| variable.axes > variable.dimensions.len() && variable.axes <= MAX_RANK;
+        let inner = self.variables.iter().filter(has_inner).count();
         let groups = self.groups.iter().map(|(_, group)| group.count_dimensions());
         self.dimensions.len() + inner + groups.sum::<usize>()
     }
@@ -689,12 +694,9 @@ impl Group {
                 made
             }));
         }
-        let grounds = views.iter().map(|view| {
-            let metadata = Metadata::of(view)?;
-            Ok(Ground::of(&metadata, Placed::of(&metadata, view)?.as_ref()))
-        });
-        let grounds: Vec<Option<Ground>> = grounds.collect::<Result<_>>()?;
-        variables.extend(self.coordinates(&grounds, &dimensions, &variables));
+        variables.extend(self.coordinates(&dimensions, &variables));
+        let grounds = self.members.iter().map(|member| member.ground.clone());
+        let grounds: Vec<Option<Ground>> = grounds.collect();
         grid::refer(&mut variables, &grounds, &mut taken);
         let lengths = self.dimensions.iter().map(|(_, length)| *length);
         let dimensions = dimensions.into_iter().zip(lengths).collect();
@@ -726,12 +728,11 @@ impl Group {
         Ok(grid)
     }
 
-    /// The members along each dimension, with the coordinates that each gives it. `grounds` are those of the
-    /// members.
-    fn along(&self, grounds: &[Option<Ground>]) -> Vec<Vec<(usize, Option<Coordinates>)>> {
+    /// The members along each dimension, with the coordinates that each gives it.
+    fn along(&self) -> Vec<Vec<(usize, Option<Coordinates>)>> {
         let mut along = vec![Vec::new(); self.dimensions.len()];
-        for (number, (member, ground)) in self.members.iter().zip(grounds).enumerate() {
-            let of_raster = ground.as_ref().and_then(Ground::coordinates);
+        for (number, member) in self.members.iter().enumerate() {
+            let of_raster = member.ground.as_ref().and_then(Ground::coordinates);
             let dimensions = member.dimensions.iter().flatten().enumerate();
             for (axis, dimension) in dimensions {
                 let mut found = of_raster.iter().flatten();
@@ -746,13 +747,15 @@ impl Group {
     /// The dimensions that have no coordinates because the rasters along them lie at different places, and
     /// why.
     pub fn unplaced(&self) -> Vec<(String, String)> {
-        let grounds = self.members.iter().map(|member| member.ground.clone());
-        let along = self.along(&grounds.collect::<Vec<_>>()).into_iter();
-        let apart = along.zip(&self.dimensions).filter(|(members, (name, _))| {
-            let is_told = members.iter().any(|(_, found)| found.is_some());
-            let is_free = self.variables.iter().all(|variable| variable.name != *name);
-            is_told && is_free && members.iter().any(|(_, found)| *found != members[0].1)
-        });
+        let apart = self
+            .along()
+            .into_iter()
+            .zip(&self.dimensions)
+            .filter(|(members, (name, _))| {
+                let is_told = members.iter().any(|(_, found)| found.is_some());
+                let is_free = self.variables.iter().all(|variable| variable.name != *name);
+                is_told && is_free && members.iter().any(|(_, found)| *found != members[0].1)
+            });
         let reason = "the arrays along it are not at one place: it has no coordinates";
         apart
             .map(|(_, (name, _))| (name.clone(), reason.to_owned()))
@@ -760,14 +763,9 @@ impl Group {
     }
 
     /// The coordinates of rasters along dimensions of these names, where all members with the dimension have the
-    /// same ones, and no variable is called like it. `grounds` are those of the members.
-    fn coordinates(
-        &self,
-        grounds: &[Option<Ground>],
-        names: &[String],
-        variables: &[grid::Variable],
-    ) -> Vec<grid::Variable> {
-        let along = self.along(grounds);
+    /// same ones, and no variable is called like it.
+    fn coordinates(&self, names: &[String], variables: &[grid::Variable]) -> Vec<grid::Variable> {
+        let along = self.along();
         let mut out = Vec::new();
         for ((dimension, name), members) in names.iter().enumerate().zip(along) {
             let is_free = variables.iter().all(|variable| variable.name != *name);

@@ -352,6 +352,11 @@ impl Schema {
         (0..self.dimensions.len()).any(|dimension| self.dimension_filters(dimension).is_lossy())
     }
 
+    /// Whether readers compare coordinates as their writer did: none is a string, and none has a lossy filter.
+    pub fn has_exact_coordinates(&self) -> bool {
+        self.all_dimensions_fixed() && !self.has_lossy_dimensions()
+    }
+
     /// Reads one range per dimension: a box in a footer, R-tree or current domain.
     pub(super) fn parse_rect(&self, c: &mut Cursor<'_>, field: &str) -> Result<Rect> {
         parse_rect(c, &self.dimensions, field)

@@ -7,6 +7,7 @@ use crate::format::body::Body;
 use crate::format::fragment::boxes::Bounds;
 use crate::format::fragment::sections::{parse_fragment_statistics, parse_processed_conditions};
 use crate::format::fragment::{Boxes, FragmentStatistics, RTree};
+use crate::format::range::Rect;
 use crate::storage::Blob;
 use std::ops::Range;
 use std::sync::Arc;
@@ -171,10 +172,11 @@ impl FragmentInfo {
         !self.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
     }
 
-    /// Whether the non-empty domain bounds the coordinates that readers get. Where the filters of a dimension
-    /// are lossy, it bounds those before they were filtered.
-    pub fn has_exact_domain(&self) -> bool {
-        self.has_sound_boxes() && !self.schema.has_lossy_dimensions()
+    /// The non-empty domain, if it bounds the coordinates that readers get. Where the filters of a dimension are
+    /// lossy, it bounds those before they were filtered.
+    pub fn exact_domain(&self) -> Option<&Rect> {
+        let is_exact = self.has_sound_boxes() && !self.schema.has_lossy_dimensions();
+        self.non_empty_domain().filter(|_| is_exact)
     }
 
     /// Calls `visit` with the MBR of each tile, in order. `Corrupt` if a sparse fragment has another

@@ -30,10 +30,24 @@ pub enum Requester {
 }
 
 impl From<u32> for Requester {
-    /// The thread of this id; unknown for 0, and if there is no such thread, since the id may be one of another
-    /// PID namespace.
+    /// The thread of this id; unknown for 0, and if there never was a thread of a given id: then ids may be those
+    /// of another PID namespace.
     fn from(thread: u32) -> Requester {
-        match thread != 0 && exists(thread) {
+        static ARE_OURS: AtomicBool = AtomicBool::new(false);
+        Requester::of(thread, &ARE_OURS)
+    }
+}
+
+impl Requester {
+    /// `are_ours` is whether there was a thread of an id: one that is not there has ended since it asked.
+    fn of(thread: u32, are_ours: &AtomicBool) -> Requester {
+        if thread == 0 {
+            return Requester::Unknown;
+        }
+        if exists(thread) {
+            are_ours.store(true, Ordering::Relaxed);
+        }
+        match are_ours.load(Ordering::Relaxed) {
             true => Requester::Thread(thread),
             false => Requester::Unknown,
         }
@@ -177,11 +191,12 @@ mod tests {
             child.wait().unwrap();
             assert!(is_gone(&requester()) && is_interrupted(&requester()));
         });
+        // It may have asked before.
+        assert!(is_gone(&Requester::from(id)));
         // As the id of a thread in another PID namespace.
-        on_behalf_of(id, || {
-            assert_eq!(requester(), Requester::Unknown);
-            assert!(!is_gone(&requester()) && !is_interrupted(&requester()));
-        });
+        let other = Requester::of(id, &AtomicBool::new(false));
+        assert_eq!(other, Requester::Unknown);
+        assert!(!is_gone(&other) && !is_interrupted(&other));
         assert_eq!(Requester::from(0), Requester::Unknown);
     }
 

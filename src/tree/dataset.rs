@@ -67,6 +67,7 @@ impl ShownGroup {
                 (Kind::Image, IMAGE) => dataset.absent.clone(),
                 (Kind::Image, _) => Some(format!("the arrays are resolutions of one image: see {IMAGE}")),
                 (_, IMAGE) => Some("the group is no image".to_owned()),
+                (_, NETCDF) => dataset.absent_netcdf.clone(),
                 _ => dataset.absent.clone(),
             },
             Err(_) => None,

@@ -155,9 +155,15 @@ impl<K: SortKey + 'static> Component<K> {
     }
 
     /// The first cells, at least `most` unless there are fewer, from a merge of no more than these. None if
-    /// that takes a look at all cells, because fragments turn out not to be in global order. What is behind
-    /// the first cells is not looked at.
+    /// cells are not merged, or if it takes a look at all of them, because fragments turn out not to be in global
+    /// order. What is behind the first cells of large or of several fragments is not looked at.
     pub(super) fn head(&self, engine: &Engine, rules: &Rules, most: u64) -> Result<Option<FirstCells>> {
+        // The order of what is read as it is stored is not judged.
+        if let Some(input) = self.as_stored(engine, rules)?
+            && input.keeps_order_of_writer()
+        {
+            return Ok(None);
+        }
         if self.inputs.iter().any(|input| input.has_signed_strings())
             || !self.begins_in_order(engine, rules)?
         {

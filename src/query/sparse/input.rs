@@ -45,7 +45,7 @@ pub(super) struct Input {
     /// coordinates.
     floats: Vec<usize>,
     signed_strings: bool,
-    order_of_writer: bool,
+    keeps_order: bool,
 }
 
 /// Consecutive tiles that may hold cells of the view.
@@ -198,7 +198,7 @@ impl Input {
             deletes,
             ranges,
             signed_strings: has_signed_strings(&info),
-            order_of_writer: is_in_order_of_writer(&info),
+            keeps_order: keeps_order_of_writer(&info),
             info,
         })
     }
@@ -366,11 +366,11 @@ impl Input {
         self.signed_strings
     }
 
-    /// Whether its cells may be in another order than readers find by comparing coordinates, though its writer
-    /// checked them: strings, lossy filters of dimensions, and Hilbert order by libraries before format 22,
-    /// which had no one order for cells at the same position of the curve.
-    pub(super) fn is_in_order_of_writer(&self) -> bool {
-        self.order_of_writer
+    /// Whether its cells, read alone, stay in the order of their writer, which may differ from that of the
+    /// coordinates that readers get: strings, lossy filters of dimensions, and Hilbert order by libraries before
+    /// format 22, which had no one order for cells at the same position of the curve.
+    pub(super) fn keeps_order_of_writer(&self) -> bool {
+        self.keeps_order
     }
 }
 
@@ -393,10 +393,9 @@ fn retain<T>(items: &mut Vec<T>, stay: &[bool]) {
     items.retain(|_| *stay.next().expect("one for each item"));
 }
 
-fn is_in_order_of_writer(info: &FragmentInfo) -> bool {
+fn keeps_order_of_writer(info: &FragmentInfo) -> bool {
     let schema = &info.schema;
-    !schema.all_dimensions_fixed()
-        || schema.has_lossy_dimensions()
+    !schema.has_exact_coordinates()
         || schema.cell_order == Layout::Hilbert && info.writer.library_version < 22
 }
 

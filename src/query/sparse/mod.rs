@@ -218,8 +218,10 @@ impl Sparse {
         let Some(total) = total else { return Ok(None) };
         let order = GlobalOrder::new(&self.schema)?;
         let domains = outlines.iter().map(|outline| {
-            let exact = outline.schema.all_dimensions_fixed() && !outline.schema.has_lossy_dimensions();
-            outline.domain.as_ref().filter(|_| exact)
+            outline
+                .domain
+                .as_ref()
+                .filter(|_| outline.schema.has_exact_coordinates())
         });
         let domains: Vec<Option<&Rect>> = domains.collect();
         let current = Ranges::new(&self.schema, None);
@@ -681,8 +683,7 @@ impl<K: SortKey + 'static> Merged for Head<K> {
 
 /// The least and the greatest possible key in a fragment; None if its non-empty domain does not bound them.
 fn interval<K: SortKey>(order: &GlobalOrder, info: &FragmentInfo) -> Option<(K, K)> {
-    let domain = info.non_empty_domain().filter(|_| info.has_exact_domain())?;
-    order.interval(domain)
+    order.interval(info.exact_domain()?)
 }
 
 /// The number of cells of a component, the sum of those of its fragments, if footers determine it. None if
@@ -701,15 +702,7 @@ fn overlap(members: &[Arc<Input>]) -> bool {
     if members.len() < 2 {
         return false;
     }
-    let domains: Option<Vec<&Rect>> = members
-        .iter()
-        .map(|input| {
-            input
-                .info
-                .non_empty_domain()
-                .filter(|_| input.info.has_exact_domain())
-        })
-        .collect();
+    let domains: Option<Vec<&Rect>> = members.iter().map(|input| input.info.exact_domain()).collect();
     let (Some(domains), Some(first)) = (domains, members.first()) else {
         return true;
     };

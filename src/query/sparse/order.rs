@@ -5,7 +5,8 @@
 //! fragments are compared when they are read, tile by tile, and those of some tiles before the first cell of
 //! any field is. If some are not in order, the reader fails, and in the state of the view that is seen from
 //! then on the fragment is sorted. Otherwise, in small fragments, and in those of libraries that wrote global
-//! order as it came, all are compared first.
+//! order as it came, all are compared first. Those that keep the order of their writer
+//! ([`Input::keeps_order_of_writer`]) are not compared, unless they are merged.
 
 use super::input::Input;
 use super::member::Rules;
@@ -57,7 +58,7 @@ impl<K: SortKey> Order<K> {
             return Ok(false);
         }
         // If nothing is merged, libtiledb's readers return cells in the order in which they were written.
-        if input.is_in_order_of_writer() {
+        if input.keeps_order_of_writer() {
             return Ok(true);
         }
         match self.is_found_by_readers(engine) && !is_looked_at_first(rules, input) {
@@ -68,7 +69,7 @@ impl<K: SortKey> Order<K> {
 
     /// Fails if the cells are known not to be in order. The first call looks at some.
     pub(super) fn look(&self, engine: &Engine, rules: &Rules, input: &Input) -> Result<()> {
-        if self.all.get().is_some() || input.is_in_order_of_writer() {
+        if self.all.get().is_some() || input.keeps_order_of_writer() {
             return Ok(());
         }
         if engine.disorder.is_known(engine, &input.info.path) {
@@ -94,7 +95,7 @@ impl<K: SortKey> Order<K> {
         input: &Input,
         ranks: Range<u64>,
     ) -> Result<()> {
-        if self.all.get().is_some() || input.is_in_order_of_writer() {
+        if self.all.get().is_some() || input.keeps_order_of_writer() {
             return Ok(());
         }
         let mut rank = ranks.start;

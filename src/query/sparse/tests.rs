@@ -289,6 +289,53 @@ fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
     }
 }
 
+/// A fragment that is read alone keeps the order of its writer, its first cells too.
+#[test]
+fn a_lone_fragment_of_strings_is_not_judged() {
+    let places = ["aa", "b\u{e9}", "bb", "z"];
+    let design = Design {
+        dimensions: vec![Dimension {
+            datatype: ASCII,
+            domain: None,
+            extent: None,
+        }],
+        duplicates: false,
+        tile_order: 0,
+        cell_order: 0,
+        capacity: 2,
+    };
+    let cells = places.map(|place| Cell {
+        place: vec![Text(place.into())],
+        time: 10,
+        deleted: u64::MAX,
+        numbers: [0; 6],
+        valid: 1,
+        text: Vec::new(),
+    });
+    let written = Written {
+        stamps: (10, 10),
+        name: format!("__10_10_{UUID}_22"),
+        has_timestamps: false,
+        has_delete_metadata: false,
+        cells: cells.into(),
+    };
+    let mut storage = MemoryStorage::default();
+    storage.insert(
+        Path::new(&format!("__schema/__1_1_{UUID}")),
+        generic(&design.bytes()),
+    );
+    written.write(&mut storage, &design);
+    let (array, _) = open(&storage);
+    array.engine.disorder.let_readers_find();
+    let view = || View::new(array.clone(), None, None).unwrap();
+    let state = view().state();
+    let head = view().head(3).unwrap();
+    let wanted = places.concat();
+    assert!(all(&head, 0).unwrap().starts_with("aab\u{e9}bb".as_bytes()));
+    assert!(all(&view(), 0).unwrap() == wanted.as_bytes());
+    assert_eq!(view().state(), state);
+}
+
 /// A batch whose turns are those of other members is an error or a panic.
 #[test]
 fn a_wrong_turn_never_gives_other_cells() {

@@ -272,8 +272,7 @@ impl RemoteFile {
                 let now = part.start < wanted.end;
                 if !now && self.is_on_disk(part.start) {
                     // It is read from there once it is wanted.
-                    frontier = part.start;
-                    break 'gaps;
+                    continue;
                 }
                 let bytes = part.end - part.start;
                 let Some(room) = self.fetcher.pool.reserve(bytes, now, &mut victims) else {
