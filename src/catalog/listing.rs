@@ -129,8 +129,8 @@ pub struct ArrayListing {
     by_name: Vec<usize>,
     /// The newest timestamp of all, in milliseconds.
     pub mtime: u64,
-    /// The newest modification time of the directories of schemas, fragments, commits and metadata, in
-    /// milliseconds.
+    /// The newest modification time of the directories of the array, its schemas, fragments, commits and metadata,
+    /// in milliseconds.
     pub changed: u64,
     /// Identifies the directories of the array and of its fragments.
     identities: [Option<u64>; 2],

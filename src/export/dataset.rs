@@ -245,14 +245,11 @@ impl Joined for Dataset {
             _ => "dataset.zarr, dataset.nc",
         };
         root.left_out
-            .extend(absent.iter().map(|reason| (exports.to_owned(), reason.clone())));
+            .extend(absent.clone().map(|reason| (exports.to_owned(), reason)));
         let most = netcdf::MAX_DIMENSIONS;
         let too_many = (root.count_dimensions() > most).then(|| format!("more than {most} dimensions"));
-        root.left_out.extend(
-            too_many
-                .iter()
-                .map(|reason| ("dataset.nc".to_owned(), reason.clone())),
-        );
+        root.left_out
+            .extend(too_many.clone().map(|reason| ("dataset.nc".to_owned(), reason)));
         Ok(Dataset {
             absent_netcdf: absent.clone().or(too_many),
             absent,
@@ -330,7 +327,7 @@ impl Dataset {
 }
 
 /// The kind of the data set of `source` if listings show it. Reads schemas, of images metadata, and footers
-/// only if the domains are too large to tell.
+/// only if the domains are too large to tell, or if an attribute of an image changed its type.
 pub fn listed(source: &Source) -> Result<Option<Kind>> {
     let (kind, bounds) = Group::new(source, Lengths::Bounds)?;
     if absent(&bounds).is_some() {

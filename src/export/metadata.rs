@@ -152,8 +152,8 @@ impl Metadata {
         cache.derive(CacheKey::of(object), 4096, Keep::Staying, make)
     }
 
-    /// [`Metadata::of`], or none at all if it is damaged, for files whose values do not depend on it: `view.json`
-    /// says so. What is made of it belongs to its [`Metadata::state`].
+    /// [`Metadata::of`], or none at all if it is damaged, for what is there without it: `view.json` says so.
+    /// What is made of it belongs to its [`Metadata::state`].
     pub(super) fn or_none(view: &View) -> Result<Arc<Metadata>> {
         let damaged = match Metadata::of(view) {
             Ok(metadata) => return Ok(metadata),

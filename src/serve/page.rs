@@ -269,6 +269,11 @@ impl Iterator for Document {
     }
 }
 
+/// Whether the entries of a directory may be sorted.
+fn is_sortable(asked: &Asked) -> bool {
+    asked.listing.len() <= MAX_SORTED
+}
+
 impl Document {
     fn new(asked: Asked, viewed: Option<Viewed>) -> Document {
         let count = asked.listing.len();
@@ -276,7 +281,7 @@ impl Document {
         let from = from.filter(|from| *from < count).unwrap_or(0);
         let order = Order::parse(asked.parameter("sort"));
         Document {
-            order: order.filter(|_| count <= MAX_SORTED),
+            order: order.filter(|_| is_sortable(&asked)),
             sorted: None,
             // `from` is the client's, and a listing may have nearly 2^64 entries.
             entries: from..count.min(from.saturating_add(MAX_ENTRIES)),
@@ -438,7 +443,7 @@ impl Document {
                 Some(order) if order.descending => ("descending", ""),
                 Some(_) => ("ascending", "-"),
             };
-            let _ = match self.asked.listing.len() <= MAX_SORTED {
+            let _ = match is_sortable(&self.asked) {
                 true => write!(
                     out,
                     "<th scope=\"col\" aria-sort=\"{state}\"{class}>\

@@ -158,10 +158,9 @@ impl<K: SortKey + 'static> Component<K> {
     /// cells are not merged, or if it takes a look at all of them, because fragments turn out not to be in global
     /// order. What is behind the first cells of large or of several fragments is not looked at.
     pub(super) fn head(&self, engine: &Engine, rules: &Rules, most: u64) -> Result<Option<FirstCells>> {
-        // The order of what is read as it is stored is not judged.
-        if let Some(input) = self.as_stored(engine, rules)?
-            && input.keeps_order_of_writer()
-        {
+        // The order of what is read as it is stored is not judged. Of others, `as_stored` may take a look at all.
+        let keeps_order = self.inputs.iter().any(|input| input.keeps_order_of_writer());
+        if keeps_order && self.as_stored(engine, rules)?.is_some() {
             return Ok(None);
         }
         if self.inputs.iter().any(|input| input.has_signed_strings())

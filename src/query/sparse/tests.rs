@@ -289,6 +289,15 @@ fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
     }
 }
 
+#[test]
+fn a_head_of_a_large_fragment_looks_at_few_cells() {
+    // The array is not opened again, so that its readers could not find out what is out of order.
+    let (array, stats) = open(&one_dimension(&[(0..960).collect()]));
+    let head = View::new(array, None, None).unwrap().head(4).unwrap();
+    assert!(all(&head, 0).unwrap().starts_with(&bytes_of(0..4)));
+    assert!(stats.tiles_opened.get() < 20, "{}", stats.tiles_opened.get());
+}
+
 /// A fragment that is read alone keeps the order of its writer, its first cells too.
 #[test]
 fn a_lone_fragment_of_strings_is_not_judged() {

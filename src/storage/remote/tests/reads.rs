@@ -99,6 +99,16 @@ fn read_ahead_ends_where_the_part_of_the_reader_ends() {
     }
 }
 
+/// What a new mount of `store` with the disk cache in `folder` opens.
+fn with_disk_cache(store: &Arc<TestStore>, folder: &Path) -> Arc<dyn Storage> {
+    let disk = DiskCache::open(folder, 100 << 20).unwrap();
+    let settings = RemoteSettings {
+        disk_cache: Some(Arc::new(disk)),
+        ..settings()
+    };
+    RemoteStorage::open(store.store("p"), settings).unwrap()
+}
+
 #[test]
 fn a_second_mount_with_a_disk_cache_only_lists() {
     const LEN: u64 = 5 << 20;
@@ -107,12 +117,7 @@ fn a_second_mount_with_a_disk_cache_only_lists() {
     store.put("p/f", &bytes(LEN));
     store.put("p/small", b"few");
     for mount in 0..2 {
-        let disk = DiskCache::open(folder.path(), 100 << 20).unwrap();
-        let settings = RemoteSettings {
-            disk_cache: Some(Arc::new(disk)),
-            ..settings()
-        };
-        let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+        let storage = with_disk_cache(&store, folder.path());
         let blob = storage.open(Path::new("f")).unwrap();
         for place in [4 << 20, (2 << 20) - 5, LEN - 10] {
             let found = blob.read(place, 10).unwrap();
@@ -200,12 +205,7 @@ fn a_read_larger_than_the_pool_fetches_nothing_that_is_on_disk() {
     let store = TestStore::new(1000);
     store.put("p/f", &bytes(LEN));
     for (mount, cache) in [64 << 20, 8 << 20, 1 << 20].into_iter().enumerate() {
-        let disk = DiskCache::open(folder.path(), 100 << 20).unwrap();
-        let settings = RemoteSettings {
-            disk_cache: Some(Arc::new(disk)),
-            ..settings()
-        };
-        let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+        let storage = with_disk_cache(&store, folder.path());
         storage.share(Arc::new(ChunkCache::new(cache, Arc::default())));
         store.asked();
         let blob = storage.open(Path::new("f")).unwrap();
