@@ -129,8 +129,10 @@ impl DeleteFile {
 /// A fragment that is committed but missing, so that the array cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingFragment {
-    /// Its name.
-    pub name: TimestampedName,
+    /// The name of its directory.
+    pub stem: String,
+    /// The name, parsed.
+    pub parsed: TimestampedName,
     /// Until when its files may be missing, in milliseconds since the Unix epoch: a storage may list them
     /// later than the commit. 0 if the storage does not do so.
     pub expected_until: u64,
@@ -201,15 +203,12 @@ fn is_of_array(name: &str) -> bool {
     matches!(name, LEGACY_SCHEMA | "__lock.tdb") || name.ends_with(".meta")
 }
 
-/// The vacuum file `name` at `path`; None if it is gone since, or its name is invalid.
+/// The vacuum file `name` at `path`; None if its name is invalid. `NotFound` if it is gone since.
 pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Result<Option<Vacuum>> {
     let Ok(parsed) = TimestampedName::parse(name.as_bytes()) else {
         return Ok(None);
     };
-    let bytes = match read_text(engine, path).map_err(|e| engine.incomplete(path, e)) {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-        bytes => bytes?,
-    };
+    let bytes = read_text(engine, path).map_err(|e| engine.incomplete(path, e))?;
     Ok(Some(Vacuum {
         stem: String::from_utf8_lossy(stem(name.as_bytes())).into_owned(),
         parsed,
@@ -350,9 +349,12 @@ impl<'a> Committed<'a> {
             let marker = std::str::from_utf8(marker).ok()?;
             let (stem, extension) = marker.rsplit_once('.')?;
             let commits = extension == "wrt" && !listed(stem);
-            let name = TimestampedName::parse(stem.as_bytes()).ok().filter(|_| commits)?;
-            let expected_until = until(marker);
-            Some(MissingFragment { name, expected_until })
+            let parsed = TimestampedName::parse(stem.as_bytes()).ok().filter(|_| commits)?;
+            Some(MissingFragment {
+                stem: stem.to_owned(),
+                parsed,
+                expected_until: until(marker),
+            })
         });
         missing.collect()
     }

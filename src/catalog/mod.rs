@@ -193,12 +193,12 @@ impl Array {
     }
 
     /// Lists the directory, once more if it changed meanwhile: its subdirectories are listed one after the
-    /// other, so a fragment may come or go in between, and a file of the listing before may go.
+    /// other, so a fragment may come or go in between, and a commit or vacuum file that was listed may go.
     fn read_listing(&self, before: Option<&ArrayListing>) -> Result<ArrayListing> {
         let listing = self.list_once(before)?;
         let gone = |error: &Error| error.kind() == ErrorKind::NotFound;
         let torn = !listing.missing.is_empty() || listing.damage.as_ref().is_some_and(gone);
-        if !torn || !self.engine.storage.is_remote() {
+        if !torn {
             return Ok(listing);
         }
         for directory in DIRECTORIES {

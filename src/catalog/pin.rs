@@ -21,7 +21,7 @@
 use super::Array;
 use super::commits::Vacuum;
 use super::listing::{ArrayListing, SchemaFile};
-use super::snapshot::{Snapshot, counts};
+use super::snapshot::{Snapshot, counts, is_in_force};
 use super::time::TimeRange;
 use crate::calendar::timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -41,6 +41,9 @@ use std::time::{Duration, Instant};
 
 /// The most fragments and files of all states that an array remembers, except for the last one.
 const MAX_REMEMBERED: usize = 1 << 17;
+
+/// The most commits that are left out of a listing to find a state that had another listing.
+const MAX_LATE: usize = 2;
 
 /// How long a pin that was not found is not looked for again.
 const MISSED_FOR: Duration = Duration::from_secs(1);
@@ -132,9 +135,16 @@ impl Pins {
 
 impl Array {
     /// The pin of what `snapshot` shows of the time from the beginning on, where it is known which fragments
-    /// those are: [`Snapshot::check_complete`].
+    /// those are: [`Snapshot::check_complete`]. `Missing` while so many fragments are not listed yet that nobody
+    /// would find the state again.
     pub(crate) fn pin(&self, snapshot: &Snapshot) -> Result<Pin> {
         let parts = self.parts(snapshot.listing.clone(), snapshot.times.end)?;
+        let late = snapshot.missing().count();
+        if late > MAX_LATE {
+            let message = format!("{late} fragments are committed that are not listed yet");
+            let error = Error::new(ErrorKind::Missing, message).at(0);
+            return Err(error.in_file(self.engine.storage.display(&self.path)));
+        }
         let time = newest(&parts, snapshot.times.end);
         let items = Items::of(&parts, time);
         let hash = items.hash(&items.seen());
@@ -410,11 +420,11 @@ impl Items {
             counts: entry.uncommitted.is_none() && in_force(&entry.fragment.name),
             replaced_by: entry.vacuums.iter().map(|vacuum| before + vacuum).collect(),
         }));
-        for Vacuum { stem, parsed, .. } in &listing.vacuums {
-            stamps.push(parsed.timestamps);
+        for vacuum in &listing.vacuums {
+            stamps.push(vacuum.parsed.timestamps);
             self.consolidations.push(Consolidation {
-                counts: in_force(parsed),
-                result: listing.position(stem).map(|index| first + index),
+                counts: is_in_force(vacuum, listing, times, *sparse),
+                result: listing.position(&vacuum.stem).map(|index| first + index),
             });
         }
         self.items.extend(listing.deletes.iter().map(|file| Item {

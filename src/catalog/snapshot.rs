@@ -2,8 +2,7 @@
 //!
 //! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/array/array_directory.cc>
 
-use super::commits::Vacuum;
-use super::commits::{DeleteFile, NotVisible};
+use super::commits::{DeleteFile, MissingFragment, NotVisible, Vacuum};
 use super::listing::{ArrayListing, FragmentEntry, MetadataFile, SchemaFile};
 use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
@@ -34,7 +33,7 @@ impl Snapshot {
         let vacuums: Vec<bool> = listing
             .vacuums
             .iter()
-            .map(|vacuum| counts(&vacuum.parsed, times, sparse))
+            .map(|vacuum| is_in_force(vacuum, &listing, times, sparse))
             .collect();
         let hidden = listing
             .fragments
@@ -153,19 +152,26 @@ impl Snapshot {
         entries.collect()
     }
 
+    /// The committed fragments that a reader would see if they were listed.
+    pub fn missing(&self) -> impl Iterator<Item = &MissingFragment> {
+        self.listing.missing.iter().filter(|missing| {
+            let hides = |vacuum: &Vacuum| {
+                vacuum.replaced.contains(missing.stem.as_bytes())
+                    && is_in_force(vacuum, &self.listing, self.times, self.sparse)
+            };
+            counts(&missing.parsed, self.times, self.sparse) && !self.listing.vacuums.iter().any(hides)
+        })
+    }
+
     /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is
     /// missing that should be listed by `now`, in milliseconds since the Unix epoch.
     pub fn check_complete(&self, now: u64) -> Result<()> {
         if let Some(damage) = &self.listing.damage {
             return Err(damage.clone());
         }
-        let missing = self.listing.missing.iter();
-        match missing
-            .filter(|missing| missing.expected_until < now)
-            .map(|missing| &missing.name)
-            .filter(|name| self.times.covers(name.timestamps))
-            .min_by_key(|name| name.timestamps)
-        {
+        let missing = self.missing().filter(|missing| missing.expected_until < now);
+        let names = missing.map(|missing| &missing.parsed);
+        match names.min_by_key(|name| name.timestamps) {
             None => Ok(()),
             Some(name) => {
                 let (start, end) = name.timestamps;
@@ -186,6 +192,13 @@ pub(super) fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> 
     } else {
         times.covers(name.timestamps)
     }
+}
+
+/// Whether a vacuum file hides what it lists from readers of `times`. While the fragment that replaced it is
+/// not listed yet, readers see what was replaced.
+pub(super) fn is_in_force(vacuum: &Vacuum, listing: &ArrayListing, times: TimeRange, sparse: bool) -> bool {
+    let is_result = |missing: &MissingFragment| missing.stem == vacuum.stem;
+    counts(&vacuum.parsed, times, sparse) && !listing.missing.iter().any(is_result)
 }
 
 fn hidden(

@@ -104,6 +104,44 @@ fn vacuum_files_name_what_they_hide_in_all_ways() {
     }
 }
 
+/// What `data/view.json` says of a range of time: why `data/` cannot be read.
+fn incomplete(tree: &Tree, at: &str) -> Option<String> {
+    let view = document(tree, &format!("{at}data/view.json"));
+    view["error"].as_str().map(str::to_owned)
+}
+
+#[test]
+fn a_committed_fragment_that_is_missing_is_missing_wherever_a_part_of_it_is_seen() {
+    let dir = TempDir::new().unwrap();
+    let root = dir.path();
+    write_sparse(root, 22, Domain::Known);
+    let lost = format!("__10_20_{OTHER}_22");
+    put(root, &format!("__commits/{lost}.wrt"), b"");
+    for (at, fails) in [
+        ("", true),
+        ("at/15/", true),
+        ("at/10/", true),
+        ("at/9/", false),
+        ("at/21..30/", false),
+    ] {
+        let error = incomplete(&open(root), at);
+        let told = error
+            .as_ref()
+            .is_some_and(|error| error.contains("is committed but missing"));
+        assert_eq!(told, fails, "{at}: {error:?}");
+    }
+    // As TileDB does without what a vacuum file lists.
+    let by = format!("__10_30_{UUID}_22");
+    put(
+        root,
+        &format!("__commits/{by}.vac"),
+        format!("__fragments/{lost}\n").as_bytes(),
+    );
+    assert_eq!(incomplete(&open(root), ""), None);
+    put(root, &format!("__commits/{by}.wrt"), b"");
+    assert!(incomplete(&open(root), "").is_some());
+}
+
 #[test]
 fn what_is_foreign_or_from_an_experiment_does_not_disturb_the_rest() {
     let dir = TempDir::new().unwrap();

@@ -86,6 +86,81 @@ fn fragments_are_listed_again_if_files_are_missing() {
     assert!(read(&tree, COLUMN).unwrap() == wanted);
 }
 
+/// The array `weather` in `store`.
+fn weather(store: &Arc<TestStore>) -> Array {
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    Array::new(engine, "weather".into())
+}
+
+#[test]
+fn what_a_consolidation_replaced_is_seen_until_its_result_is_listed() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample(), "p");
+    let names = |array: &Array| -> Vec<String> {
+        let snapshot = array.snapshot(None).unwrap();
+        assert!(snapshot.check_complete(crate::calendar::now()).is_ok());
+        snapshot.fragments().map(|entry| entry.name.clone()).collect()
+    };
+    let before = weather(&store);
+    let inputs = names(&before);
+    let pin = before.pin(&before.snapshot(None).unwrap()).unwrap();
+    let result = "__1738627200000_1739491200000_00112233445566778899aabbccddeeff_22";
+    let listed: String = inputs
+        .iter()
+        .map(|name| format!("__fragments/{name}\n"))
+        .collect();
+    store.put(&format!("p/weather/__commits/{result}.vac"), listed.as_bytes());
+    store.put(&format!("p/weather/__commits/{result}.wrt"), b"");
+    let late = weather(&store);
+    assert_eq!(names(&late), inputs);
+    assert_eq!(late.pin(&late.snapshot(None).unwrap()).unwrap(), pin);
+    store.put_folder(
+        &sample().join("weather/__fragments").join(&inputs[1]),
+        &format!("p/weather/__fragments/{result}"),
+    );
+    let whole = weather(&store);
+    assert_eq!(names(&whole), [result]);
+    assert!(whole.pinned(pin).is_ok());
+}
+
+#[test]
+fn a_state_that_nobody_would_find_again_has_no_pin() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample(), "p");
+    for late in 1..=3 {
+        let name = format!("__173949120000{late}_173949120000{late}_00112233445566778899aabbccddeeff_22");
+        store.put(&format!("p/weather/__commits/{name}.wrt"), b"");
+        let array = weather(&store);
+        let snapshot = array.snapshot(None).unwrap();
+        assert!(snapshot.check_complete(crate::calendar::now()).is_ok());
+        assert_eq!(array.pin(&snapshot).is_ok(), late <= 2, "{late}");
+    }
+}
+
+#[test]
+fn an_array_that_is_vacuumed_while_it_is_listed_is_listed_once_more() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample(), "p");
+    let array = weather(&store);
+    let names: Vec<String> = array
+        .snapshot(None)
+        .unwrap()
+        .fragments()
+        .map(|entry| entry.name.clone())
+        .collect();
+    let vacuum = format!("p/weather/__commits/{}.vac", names[1]);
+    store.put(&vacuum, format!("__fragments/{}\n", names[0]).as_bytes());
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    assert!(storage.list(Path::new("weather/__commits")).unwrap().len() > 2);
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    store.delete(&vacuum);
+    store.delete(&format!("p/weather/__commits/{}.wrt", names[0]));
+    let snapshot = Array::new(engine, "weather".into()).snapshot(None).unwrap();
+    let seen: Vec<&str> = snapshot.fragments().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(seen, [&names[1]]);
+}
+
 #[test]
 fn a_schema_that_could_not_be_read_is_read_again() {
     let store = TestStore::new(1000);
