@@ -67,7 +67,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 pub fn is_listed(view: &View) -> Result<bool> {
     const MAX_LISTED: u64 = 1 << 26;
     let var = |field: &Field| field.cell_val_num == CellValNum::Var;
-    let mut known = view.is_dense() && !view.fields().iter().any(var);
+    let mut known = !view.fields().iter().any(var) && view.known_count()?.is_some();
     // The length of a dimension's labels takes their offsets, not those of all cells.
     for label in view.labels().iter().map(|label| &label.label) {
         if known && label.cell_val_num == CellValNum::Var {
