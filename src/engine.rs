@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Approximate bytes of fragment metadata kept in memory.
 const MAX_CACHED_METADATA: u64 = 24 << 20;
 
-/// The shortest time between two repeated listings of directories because something is missing.
+/// The shortest time between two listings of a directory because something is missing.
 const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A cell whose content can be read again.
@@ -269,15 +269,22 @@ impl Engine {
     }
 
     /// Makes the next access list `directory` again, because something is missing in it. Only if the storage
-    /// caches listings, and at most once a second. Returns whether it did.
+    /// caches listings; and only if its listing is a second old, or this did nothing for a second. Returns
+    /// whether it did.
     pub fn list_anew(&self, directory: &Path) -> bool {
+        if !self.storage.is_remote() {
+            return false;
+        }
+        let is_old = self.storage.forget_older(directory, RELIST_INTERVAL);
         let mut last = lock(&self.listed_anew);
-        if !self.storage.is_remote() || last.is_some_and(|last| last.elapsed() < RELIST_INTERVAL) {
+        if !is_old && last.is_some_and(|last| last.elapsed() < RELIST_INTERVAL) {
             return false;
         }
         *last = Some(Instant::now());
         drop(last);
-        self.storage.forget(directory);
+        if !is_old {
+            self.storage.forget(directory);
+        }
         true
     }
 

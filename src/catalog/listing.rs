@@ -127,8 +127,11 @@ pub struct ArrayListing {
     pub consolidated_metadata: Vec<PathBuf>,
     /// Indexes into `fragments`, sorted by name.
     by_name: Vec<usize>,
-    /// The newest timestamp of all, in milliseconds.
+    /// The newest timestamp of all that was not in the future when it was read, in milliseconds: what is later
+    /// would hide every change until then.
     pub mtime: u64,
+    /// The first timestamp that was in the future; `u64::MAX` if there is none, or if time stands still.
+    next: u64,
     /// The newest modification time of the directories of the array, its schemas, fragments, commits and metadata,
     /// in milliseconds.
     pub changed: u64,
@@ -181,15 +184,16 @@ fn utf8(entry: &DirEntry) -> Option<&str> {
 
 impl ArrayListing {
     /// Until when it can be used while the directories stay the same, in milliseconds since the Unix epoch:
-    /// what was refused or missing may be readable a second later. Fragments of versions up to 4 are
-    /// committed by a file of their own, which changes no directory of the array.
+    /// what was refused or missing may be readable a second later, and [`ArrayListing::mtime`] changes when the
+    /// next timestamp is reached. Fragments of versions up to 4 are committed by a file of their own, which
+    /// changes no directory of the array.
     pub(super) fn lasts_until(&self) -> u64 {
         let may_be_committed =
             |entry: &FragmentEntry| entry.uncommitted.is_some() && entry.fragment.name.name_version <= 4;
         let may_pass = self.damage.as_ref().is_some_and(Error::may_pass);
         match may_pass || self.fragments.iter().any(may_be_committed) {
-            true => now() + 1000,
-            false => u64::MAX,
+            true => self.next.min(now() + 1000),
+            false => self.next,
         }
     }
 
@@ -276,17 +280,15 @@ impl ArrayListing {
         let damage = committed.damage.map(|(_, error)| error).or(unread_vacuum);
         let metadata = MetadataFiles::read(engine, &array.join("__meta"))?;
         let consolidated_metadata = consolidated_metadata_files(engine, array, &root)?;
-        let mtime = schemas
-            .iter()
-            .map(|s| s.mtime)
-            .chain(fragments.iter().map(|f| f.fragment.name.timestamps.1))
-            .chain(
-                metadata
-                    .at(TimeRange::until(read_at))
-                    .map(|m| m.parsed.timestamps.1),
-            )
-            .max()
-            .unwrap_or(0);
+        let stamps = schemas.iter().map(|schema| schema.mtime);
+        let stamps = stamps.chain(fragments.iter().map(|entry| entry.fragment.name.timestamps.1));
+        let in_force = metadata.at(TimeRange::until(read_at));
+        let past = stamps.clone().filter(|stamp| *stamp <= read_at);
+        let past = past.chain(in_force.map(|file| file.parsed.timestamps.1));
+        let mtime = past.max().unwrap_or(0);
+        let to_come = stamps.chain(metadata.files.iter().map(|file| file.parsed.timestamps.1));
+        let to_come = to_come.filter(|stamp| *stamp > read_at && engine.at().is_none());
+        let next = to_come.min().unwrap_or(u64::MAX);
         Ok(ArrayListing {
             schemas,
             fragments,
@@ -299,6 +301,7 @@ impl ArrayListing {
             damage,
             consolidated_metadata,
             mtime,
+            next,
             changed,
             identities,
         })
@@ -337,6 +340,7 @@ impl ArrayListing {
             damage: None,
             consolidated_metadata: Vec::new(),
             mtime: mtime.unwrap_or(0),
+            next: u64::MAX,
             changed: 0,
         }
     }

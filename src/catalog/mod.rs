@@ -111,9 +111,8 @@ impl Array {
 
     /// The contents of its directory; at most a tenth of a second old.
     pub(crate) fn listing(&self) -> Result<Arc<ArrayListing>> {
-        let names = || ArrayListing::committed(&self.engine, &self.path);
         let fragments = self.path.join("__fragments");
-        let prepare = || self.engine.storage.will_list_named(&fragments, &names);
+        let prepare = || self.expect_fragments();
         let read = |before: Option<&ArrayListing>| {
             let listing = self.read_listing(before)?;
             let until = listing.lasts_until();
@@ -204,7 +203,15 @@ impl Array {
         for directory in DIRECTORIES {
             self.engine.storage.forget(&self.path.join(directory));
         }
+        self.expect_fragments()?;
         self.list_once(before)
+    }
+
+    /// Lists commits before fragments: what is committed while both are listed is then not seen yet.
+    fn expect_fragments(&self) -> Result<()> {
+        let names = || ArrayListing::committed(&self.engine, &self.path);
+        let fragments = self.path.join("__fragments");
+        self.engine.storage.will_list_named(&fragments, &names)
     }
 
     /// Takes over the fragments of the listing `before`, with what they have read if they are still the same.

@@ -113,11 +113,15 @@ impl<T> Revalidated<T> {
         lock(&self.state).since = Some(Instant::now());
     }
 
-    /// The state of the directories, and the newest of their modification times.
+    /// The state of the directories, and the newest of their times. Programs that copy set old mtimes.
     fn stamp(&self, engine: &Engine) -> Result<(Stamp, u64)> {
         engine.storage.will_list(&self.directories);
         let found = engine.storage.metadata_of(&self.directories)?;
-        let newest = found.iter().flatten().map(|metadata| metadata.mtime).max();
+        let times = found
+            .iter()
+            .flatten()
+            .map(|metadata| metadata.mtime.max(metadata.ctime));
+        let newest = times.max();
         let versions = found
             .iter()
             .map(|metadata| metadata.map(|metadata| metadata.version));
@@ -128,7 +132,21 @@ impl<T> Revalidated<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::MemoryStorage;
+    use crate::storage::{LocalStorage, MemoryStorage};
+    use std::fs::File;
+    use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn a_directory_that_just_changed_may_change_again_whatever_its_mtime() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = File::open(folder.path()).unwrap();
+        directory.set_modified(UNIX_EPOCH).unwrap();
+        let storage = LocalStorage::new(folder.path(), false, Arc::default()).unwrap();
+        let engine = Engine::new(Arc::new(storage), 1, Vec::new(), Arc::default());
+        let value = Revalidated::new(vec![PathBuf::new()]);
+        let made = value.get(&engine, || Ok(()), |_| Ok((1, u64::MAX))).unwrap();
+        assert_eq!(value.state(&made), None);
+    }
 
     #[test]
     fn a_value_that_does_not_last_is_made_again() {

@@ -81,6 +81,7 @@ impl Source {
                     refresh: Some(Duration::from_secs(60)),
                     disk_cache: None,
                     stats: stats.clone(),
+                    memory: Arc::default(),
                 };
                 RemoteStorage::open(store::open(&url, &options.store, stats.clone())?, settings)?
             }
@@ -139,6 +140,8 @@ pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
         let found = engine.storage.metadata(&at);
         match found.map_err(|error| (error.kind(), error)) {
             Ok(metadata) if metadata.entry_type == wanted => Ok(true),
+            // The marker of an empty directory, which listings of a store give without its slash.
+            Ok(metadata) if !is_local && wanted == EntryType::Directory && metadata.len == 0 => Ok(false),
             // Who may not enter a directory may see nothing in it. A store refuses what it likes.
             Err((ErrorKind::Io(libc::EACCES | libc::EPERM), _)) if is_local => Ok(false),
             Err((ErrorKind::Io(_), error)) => Err(error),

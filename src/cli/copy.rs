@@ -10,12 +10,11 @@ use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
-use crate::calendar::now;
 use crate::layout::FileLayout;
 use crate::storage::location::Location;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, Stat, identity};
 use clap::{Args, ValueHint};
-use indicatif::HumanBytes;
+use indicatif::{HumanBytes, ProgressBar};
 use partial::{Partial, SAVE_EVERY};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -27,9 +26,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{iter, thread};
 
 pub(super) const HELP: &str = "\
 If DEST is a directory, copies go into it; otherwise it is the name of the copy.
@@ -135,7 +134,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         copy.source = found.source.to_owned();
         match found.node {
             Node::File(file) => {
-                copy.measure(iter::once(Node::File(file.clone())));
+                copy.measure(Node::File(file.clone()));
                 copy.file(&*file, &target, found.path)
             }
             Node::Directory(_) if !args.recursive => {
@@ -209,38 +208,13 @@ impl TreeCopy<'_> {
         Ok(())
     }
 
-    /// Adds the lengths of all files in `nodes` to the length of the bar, in a thread of its own.
-    fn measure(&self, nodes: impl Iterator<Item = Node> + Send + 'static) {
+    /// Adds the lengths of all files in `node` to the length of the bar, in a thread of its own.
+    fn measure(&self, node: Node) {
         if self.copier.bar.is_hidden() {
             return;
         }
         let (bar, interrupted) = (self.copier.bar.clone(), self.copier.interrupted.clone());
-        let measure = move || {
-            let mut waiting: Vec<Node> = nodes.collect();
-            while let Some(node) = waiting.pop() {
-                if bar.is_finished() || interrupted.load(Ordering::Relaxed) {
-                    break;
-                }
-                // Copying reports the errors.
-                match node {
-                    // The copier extrapolates the length of streams.
-                    Node::File(file) => match file.stream() {
-                        Ok(Some(_)) => {}
-                        _ => bar.inc_length(file.len().unwrap_or(0)),
-                    },
-                    Node::Directory(directory) => {
-                        if let Ok(listing) = directory.list() {
-                            let names = (0..).map_while(|index| listing.get(index));
-                            let names = names.filter(|(name, _)| **name != *OWN_DIRECTORY);
-                            let nodes = names.filter_map(|(name, _)| directory.lookup(&name).ok().flatten());
-                            waiting.extend(nodes);
-                        }
-                    }
-                    Node::Link(_) => {}
-                }
-            }
-        };
-        thread::spawn(measure);
+        thread::spawn(move || add_lengths(node, &bar, &interrupted));
     }
 
     /// Copies a directory recursively. Adds errors of single files to `failures`.
@@ -251,7 +225,7 @@ impl TreeCopy<'_> {
         found: &Found<'_>,
         failures: &mut Failures,
     ) -> Result<(), Stop> {
-        self.measure(iter::once(Node::Directory(directory.clone())));
+        self.measure(Node::Directory(directory.clone()));
         let place = |error| cannot_write(target, error);
         let created = create_directory(target).map_err(place)?;
         // DEST itself may be a link if copies go into it.
@@ -394,6 +368,35 @@ impl TreeCopy<'_> {
     }
 }
 
+/// Adds the lengths of all files in `node` to the length of `bar`. Copying reports the errors.
+fn add_lengths(node: Node, bar: &ProgressBar, interrupted: &AtomicBool) {
+    // Files do not wait: a directory may have millions.
+    let mut waiting = Vec::new();
+    let add = |node, waiting: &mut Vec<Arc<dyn Directory>>| match node {
+        // The copier extrapolates the length of streams.
+        Node::File(file) => match file.stream() {
+            Ok(Some(_)) => {}
+            _ => bar.inc_length(file.len().unwrap_or(0)),
+        },
+        Node::Directory(directory) => waiting.push(directory),
+        Node::Link(_) => {}
+    };
+    add(node, &mut waiting);
+    while let Some(directory) = waiting.pop() {
+        let Ok(listing) = directory.list() else { continue };
+        for (name, _) in (0..).map_while(|index| listing.get(index)) {
+            if bar.is_finished() || interrupted.load(Ordering::Relaxed) {
+                return;
+            }
+            if *name != *OWN_DIRECTORY
+                && let Ok(Some(node)) = directory.lookup(&name)
+            {
+                add(node, &mut waiting);
+            }
+        }
+    }
+}
+
 /// Why a link below DEST is not written to.
 const IS_LINK: &str = "is a symbolic link, which is not followed";
 
@@ -461,7 +464,7 @@ fn shown(source: &Path, begun: SystemTime, now: SystemTime) -> SystemTime {
 }
 
 /// Whether a file seems to be a copy of one with `len` bytes, modified at `mtime` (milliseconds since the
-/// Unix epoch). A future `mtime`, which data may have, is ignored.
+/// Unix epoch). Not while that is to come, as it may be of data: no change before then shows in it.
 fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
     let written = there
         .modified()
@@ -469,7 +472,7 @@ fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let written = written.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
     // Of one millisecond, either may be first.
-    there.len() == len && (written > mtime || mtime > now())
+    there.len() == len && written > mtime
 }
 
 mod partial;

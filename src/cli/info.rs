@@ -470,6 +470,7 @@ fn tree(
         let found = match child {
             Child::Shown(directory) => summarize(&*directory),
             Child::NotShown(what) => Ok((what, Vec::new())),
+            Child::Failed(error) => Err(error),
         };
         let (what, children) = match found {
             Ok(found) => found,
@@ -507,6 +508,8 @@ enum Child {
     Shown(Arc<dyn Directory>),
     /// A description of what the tree does not show.
     NotShown(String),
+    /// Why nobody can tell what it is.
+    Failed(Error),
 }
 
 type Children = Vec<(OsString, Child)>;
@@ -528,16 +531,17 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
         if *name == *OWN_DIRECTORY {
             continue;
         }
-        match directory.lookup(&name)? {
-            Some(Node::Directory(child)) if is_group && is_zarr(&*child)? => {
+        match directory.lookup(&name) {
+            Ok(Some(Node::Directory(child))) if is_group && is_zarr(&*child) => {
                 exports.push(name.to_string_lossy().into_owned());
             }
-            Some(Node::Directory(child)) => children.push((name.into_owned(), Child::Shown(child))),
+            Ok(Some(Node::Directory(child))) => children.push((name.into_owned(), Child::Shown(child))),
             // Part of an array; its contents are not shown.
-            Some(Node::File(_)) if !is_group => {
+            Ok(Some(Node::File(_))) if !is_group => {
                 return Ok(("directory".to_owned(), Vec::new()));
             }
-            _ => {}
+            Ok(_) => {}
+            Err(error) => children.push((name.into_owned(), Child::Failed(error))),
         }
     }
     let Some(group) = directory.group()? else {
@@ -586,12 +590,9 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
     Ok((line, children))
 }
 
-/// Whether a directory is a Zarr hierarchy, which no array and no group is.
-fn is_zarr(directory: &dyn Directory) -> Result<bool> {
-    Ok(matches!(
-        directory.lookup(OsStr::new(ZARR_JSON))?,
-        Some(Node::File(_))
-    ))
+/// Whether a directory is a Zarr hierarchy, which no array and no group is, nor what cannot be read.
+fn is_zarr(directory: &dyn Directory) -> bool {
+    matches!(directory.lookup(OsStr::new(ZARR_JSON)), Ok(Some(Node::File(_))))
 }
 
 /// The metadata of a Zarr group or array.
@@ -851,6 +852,8 @@ fn extent(array: &ZarrArray<'_>, transform: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::{Tree, TreeOptions};
+    use std::fs;
 
     #[test]
     fn coordinates_keep_their_last_digit() {
@@ -885,5 +888,46 @@ mod tests {
             assert_eq!(shown, names_shown.map(str::to_owned).each_ref());
             assert_eq!(dimensions[2][4], "\\u{202e}..\\u{202e}");
         }
+    }
+
+    #[test]
+    fn a_damaged_child_is_a_line_and_a_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in ["good/__group", "group/__group", "group/bad", "bad"] {
+            fs::create_dir_all(folder.path().join(path)).unwrap();
+        }
+        for path in ["group/bad/__schema", "bad/__schema"] {
+            // A file in place of a directory.
+            fs::write(folder.path().join(path), "").unwrap();
+        }
+        let source = Tree::open(folder.path(), &TreeOptions::default()).unwrap();
+        let (mut text, mut failures) = (String::new(), Failures::default());
+        let Some(Node::Directory(root)) = source.root.find("").unwrap() else {
+            panic!("no directory");
+        };
+        let names = Names { escaped: true };
+        tree(
+            &mut text,
+            names,
+            "source",
+            &root,
+            OsStr::new("source"),
+            &mut failures,
+        );
+        let lines: Vec<&str> = text
+            .lines()
+            .map(|line| line.trim_start_matches(['│', '├', '└', '─', ' ']))
+            .collect();
+        let starts = [
+            "source: directory",
+            "bad: bad/__schema:",
+            "good: group, 0 members",
+            "group: group,",
+        ];
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{text}");
+        }
+        assert!(lines[4].starts_with("bad: group/bad/__schema:"), "{text}");
+        assert_eq!((lines.len(), failures.count()), (5, 2), "{text}");
     }
 }

@@ -332,6 +332,7 @@ impl RemoteArgs {
             refresh: (self.refresh > 0).then(|| Duration::from_secs(self.refresh.into())),
             disk_cache: disk_cache.map(Arc::new),
             stats: Arc::default(),
+            memory: Arc::default(),
         };
         Ok(Remote {
             store: self.store(url, &settings)?,

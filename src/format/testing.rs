@@ -71,6 +71,8 @@ impl Bytes {
 
 /// ZSTD at its default level.
 pub const ZSTD: (u8, &[u8]) = (2, &[2, 255, 255, 255, 255]);
+/// FLOAT64 as integers of 8 bytes; scale 1.0, offset 0.0.
+pub const SCALE_FLOAT: (u8, &[u8]) = (15, b"\0\0\0\0\0\0\xf0\x3f\0\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0");
 /// Run lengths.
 pub const RLE: (u8, &[u8]) = (4, &[4, 255, 255, 255, 255]);
 

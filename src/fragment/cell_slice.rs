@@ -57,20 +57,30 @@ pub(crate) struct Values {
 }
 
 /// The first of `range` whose values take at most `bytes` bytes together in each of `fields`, but at least
-/// one. Only var-sized cells are measured.
+/// one. `LimitExceeded` if that one takes much more memory than the cache has.
 pub(crate) fn fitting<'f>(
     fields: impl Iterator<Item = &'f FragmentCells>,
     range: Range<u64>,
     bytes: u64,
 ) -> Result<Range<u64>> {
     let mut end = range.end;
-    for cells in fields.filter(|cells| cells.cell_size().is_none()) {
-        let starts = (cells as &dyn Cells).starts(range.start..end)?;
-        let first = starts
-            .first()
-            .ok_or_else(|| Error::internal("cells without a start"))?;
-        let fit = starts.partition_point(|start| start - first <= bytes) as u64;
-        end = end.min(range.start + (fit - 1).max(1));
+    for cells in fields {
+        // The size of the first cell, and how many fit.
+        let (size, fit) = match cells.cell_size() {
+            Some(size) => (size, bytes / size),
+            None => {
+                let starts = (cells as &dyn Cells).starts(range.start..end)?;
+                let [first, second, ..] = starts[..] else {
+                    return Err(Error::internal("cells without a start"));
+                };
+                let fit = starts.partition_point(|start| start - first <= bytes) as u64;
+                (second - first, fit - 1)
+            }
+        };
+        if fit == 0 {
+            cells.check_memory(size)?;
+        }
+        end = end.min(range.start.saturating_add(fit.max(1)));
     }
     Ok(range.start..end)
 }

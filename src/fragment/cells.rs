@@ -173,6 +173,13 @@ impl FragmentCells {
         self.column.field()
     }
 
+    /// `LimitExceeded` if `bytes` bytes of it at once take much more memory than the cache has.
+    pub(crate) fn check_memory(&self, bytes: u64) -> Result<()> {
+        let info = self.column.info();
+        let check = info.engine.cache.check_size(bytes);
+        check.map_err(|e| info.place(e.in_part(format_args!("field `{}`", self.field().name.escape_ascii()))))
+    }
+
     /// Calls `take` with the number of cells and the bytes of values of each tile of `cells`, which are
     /// var-sized and whole tiles, in order. Decodes no data tile.
     ///

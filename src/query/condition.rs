@@ -221,6 +221,11 @@ impl BoundCondition {
         &self.fields
     }
 
+    /// Whether it is the same as `other`, another binding of its condition.
+    pub fn is_same(&self, other: &BoundCondition) -> bool {
+        (&self.columns, &self.fields, self.until) == (&other.columns, &other.fields, other.until)
+    }
+
     /// Clears the flags of cells that the condition deletes. `cells` has the cells of each of
     /// [`BoundCondition::fields`], as many as there are flags.
     pub fn evaluate(&self, cells: &[CellSlice<'_>], keep: &mut [bool]) {

@@ -14,8 +14,9 @@ use crate::format::condition::{Condition, UpdateValue};
 use crate::format::schema::Schema;
 use crate::fragment::field::Role;
 use crate::fragment::info::FragmentInfo;
+use crate::runtime::lock;
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The content of a delete or update file: the condition of the cells that are kept; for an update, the
 /// values assigned to the others.
@@ -48,6 +49,9 @@ pub struct Delete {
     /// The file of the delete.
     pub file: DeleteFile,
     condition: Arc<ViewCondition>,
+    /// Its bindings, each once: there may be many fragments and many deletes, and most fragments have the same
+    /// fields.
+    bound: Mutex<Vec<Arc<BoundCondition>>>,
     /// The path in messages.
     shown: String,
 }
@@ -71,6 +75,7 @@ pub fn in_force(
             Ok(Delete {
                 file: file.clone(),
                 condition: Arc::new(condition.map_err(|e| place(e, file, &shown))?),
+                bound: Mutex::default(),
                 shown,
             })
         })
@@ -80,7 +85,7 @@ pub fn in_force(
 /// The conditions of `deletes` that apply to a fragment: not those from before it was written, nor those that
 /// a consolidation has carried out. If the fragment stores timestamps and was partly written after a delete,
 /// the condition applies only to the older cells.
-pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<BoundCondition>> {
+pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<Arc<BoundCondition>>> {
     let (start, end) = info.name.timestamps;
     let has = |role| info.fields.iter().any(|field| field.role == role);
     let processed = match has(Role::DeleteTimestamps) && !deletes.is_empty() {
@@ -95,12 +100,17 @@ pub fn bind(deletes: &[Delete], info: &FragmentInfo) -> Result<Vec<BoundConditio
         .map(|delete| {
             let stamp = delete.file.stamp();
             let until = (has_timestamps && stamp <= end).then_some(stamp);
-            let bound = delete.condition.bind(&info.fields, until);
-            bound.map_err(|e| {
+            let bound = delete.condition.bind(&info.fields, until).map_err(|e| {
                 let fragment = info.path.file_name().unwrap_or_default();
                 let error = place(e, &delete.file, &delete.shown);
                 error.in_part(format_args!("fragment {}", fragment.display()))
-            })
+            })?;
+            let mut all = lock(&delete.bound);
+            let found = all.iter().find(|other| other.is_same(&bound)).cloned();
+            Ok(found.unwrap_or_else(|| {
+                all.push(Arc::new(bound));
+                all[all.len() - 1].clone()
+            }))
         })
         .collect()
 }

@@ -42,7 +42,7 @@ use crate::format::schema::Schema;
 use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
 use crate::fragment::info::FragmentInfo;
-use crate::runtime::parallel;
+use crate::runtime::{get_or_make, parallel};
 use selection::Selection;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -68,7 +68,7 @@ pub struct View {
     /// Indexes of the fields that were asked for; None for all.
     selected: Option<Vec<usize>>,
     merge: Merge,
-    pin: OnceLock<Option<Pin>>,
+    pin: OnceLock<Pin>,
     /// See [`View::may_be_unreadable`].
     changed: OnceLock<Vec<bool>>,
 }
@@ -179,16 +179,17 @@ impl View {
         &self.of.schema
     }
 
-    /// The name of the array's state. None if the time range has a start, or if the state is unknown.
+    /// The name of the array's state. None if the time range has a start, or if the state is unknown, be it for
+    /// the moment.
     pub(crate) fn pin(&self) -> Option<Pin> {
         match &self.of.when {
             When::Pinned(pinned) if pinned.is_of(&self.of.array) => Some(pinned.pin),
             _ if self.of.snapshot.times.start > 0 || self.check_complete().is_err() => None,
-            _ => *self.pin.get_or_init(|| {
-                let pin = self.of.array.pin(&self.of.snapshot);
+            _ => {
+                let pin = get_or_make(&self.pin, || self.of.array.pin(&self.of.snapshot));
                 let log = |error: &_| log::debug!("{}: no pin: {error}", self.of.array.path.display());
-                pin.inspect_err(log).ok()
-            }),
+                pin.inspect_err(log).ok().copied()
+            }
         }
     }
 
@@ -452,5 +453,35 @@ impl View {
             Merge::Dense(dense) => dense.origins(runs),
             Merge::Sparse(sparse) => sparse.origins(runs),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::View;
+    use crate::query::testing::open_local;
+    use crate::runtime::tuning::Tuning;
+    use std::fs;
+    use std::process::Command;
+
+    #[test]
+    fn what_kept_a_pin_from_being_found_may_pass() {
+        let folder = tempfile::tempdir().unwrap();
+        let copied = Command::new("cp")
+            .args(["-r", "tests/data/versions/v22/labels/."])
+            .arg(folder.path())
+            .status();
+        assert!(copied.unwrap().success());
+        let schemas = fs::read_dir(folder.path().join("__labels/l0/__schema")).unwrap();
+        let schema = schemas
+            .map(|entry| entry.unwrap().path())
+            .find(|path| path.is_file())
+            .unwrap();
+        let bytes = fs::read(&schema).unwrap();
+        fs::write(&schema, &bytes[..10]).unwrap();
+        let view = View::new(open_local(folder.path(), &Tuning::SMALL).unwrap(), None, None).unwrap();
+        assert!(view.pin().is_none());
+        fs::write(&schema, bytes).unwrap();
+        assert!(view.pin().is_some());
     }
 }

@@ -53,6 +53,11 @@ pub trait SortKey: Ord + Clone + Send + Sync + Sized {
     fn distance(&self, _base: &Self) -> Option<u64> {
         None
     }
+
+    /// The bytes that it takes on the heap.
+    fn heap(&self) -> u64 {
+        0
+    }
 }
 
 /// A key as bytes, which fits every array. Bytes compare as the cells do.
@@ -326,6 +331,10 @@ impl SortKey for ByteKey {
             }
             keys.push(key.as_slice().into());
         }
+    }
+
+    fn heap(&self) -> u64 {
+        self.len() as u64
     }
 }
 

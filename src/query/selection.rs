@@ -4,7 +4,7 @@ use super::DimRange;
 use super::labels::AxisLabel;
 use crate::calendar::now;
 use crate::catalog::Array;
-use crate::catalog::listing::SchemaFile;
+use crate::catalog::listing::{FragmentEntry, SchemaFile};
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
@@ -137,11 +137,15 @@ impl Selection {
             self.array.schemas.content(LEGACY_SCHEMA).hash(&mut hasher);
         }
         self.snapshot.digest().hash(&mut hasher);
-        // A snapshot of the present does not change until the next timestamp in the array is reached.
-        match (self.when.times(), self.snapshot.next) {
-            (None, None) => {}
-            (Some(times), None) if times.end == u64::MAX => times.start.hash(&mut hasher),
-            _ => self.snapshot.times.hash(&mut hasher),
+        // The present ends when it is looked at, which counts only where that cuts a fragment: what else comes
+        // with time is in the digest.
+        let end = self.snapshot.times.end;
+        let is_cut = |entry: &FragmentEntry| entry.fragment.name.timestamps.1 > end;
+        match self.when.times() {
+            Some(times) if times.end < u64::MAX => self.snapshot.times.hash(&mut hasher),
+            _ if self.snapshot.fragments().any(is_cut) => self.snapshot.times.hash(&mut hasher),
+            Some(times) => times.start.hash(&mut hasher),
+            None => {}
         }
         (self.subarray.as_deref(), self.most).hash(&mut hasher);
         // Two pins may differ in labels alone that are not shown.
@@ -190,6 +194,55 @@ impl Selection {
         match &self.incomplete {
             Some(error) => Err(error.clone()),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::time::TimeRange;
+    use crate::query::testing::{UUID, open};
+    use crate::storage::MemoryStorage;
+    use std::path::Path;
+    use std::time::Duration;
+    use std::{fs, thread};
+
+    #[test]
+    fn the_moment_of_looking_counts_only_where_it_cuts_a_fragment() {
+        const LATER: u64 = 4_102_444_800_000;
+        let since = When::Within(TimeRange {
+            start: 3,
+            end: u64::MAX,
+        });
+        for (kind, start, is_cut) in [
+            ("dense", LATER, false),
+            ("dense", 5, false),
+            ("sparse", LATER, false),
+            ("sparse", 5, true),
+        ] {
+            let mut storage = MemoryStorage::default();
+            let schemas = fs::read_dir(format!("tests/data/versions/v22/{kind}/__schema")).unwrap();
+            let schema = schemas
+                .map(|entry| entry.unwrap().path())
+                .find(|path| path.is_file());
+            let name = format!("__{start}_{LATER}_{UUID}_22");
+            for (path, bytes) in [
+                (
+                    format!("__schema/__1_1_{UUID}"),
+                    fs::read(schema.unwrap()).unwrap(),
+                ),
+                (format!("__fragments/{name}/__fragment_metadata.tdb"), Vec::new()),
+                (format!("__commits/{name}.wrt"), Vec::new()),
+            ] {
+                storage.insert(Path::new(&path), bytes);
+            }
+            for when in [When::Now, since.clone()] {
+                let state = || Selection::new(open(&storage).0, when.clone()).unwrap().state();
+                let before = state();
+                thread::sleep(Duration::from_millis(2));
+                assert_eq!(state() != before, is_cut, "{kind} {start}");
+            }
         }
     }
 }

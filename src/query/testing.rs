@@ -4,7 +4,7 @@ use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::engine::Engine;
 use crate::error::Result;
-use crate::format::testing::Bytes;
+use crate::format::testing::{Bytes, SCALE_FLOAT};
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::runtime::stats::Stats;
@@ -76,7 +76,7 @@ pub(crate) fn rtree(all: &[u8], tiles: &[Vec<u8>]) -> Vec<u8> {
     tiles.iter().fold(above, |tree, bounds| tree.raw(bounds)).bytes
 }
 
-/// A tile of chunks of `size` bytes each, filtered by `filter`.
+/// A tile of chunks of `size` bytes each, filtered by `filter`: ZSTD, or SCALE_FLOAT of integers.
 pub(crate) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> {
     let chunks: Vec<&[u8]> = data.chunks(size).collect();
     let mut out = Bytes::default().u64(chunks.len() as u64);
@@ -84,6 +84,10 @@ pub(crate) fn tile(filter: &[(u8, &[u8])], data: &[u8], size: usize) -> Vec<u8> 
         let length = chunk.len() as u32;
         out = match filter.is_empty() {
             true => out.u32(length).u32(length).u32(0).raw(chunk),
+            false if filter == [SCALE_FLOAT] => {
+                let out = out.u32(length).u32(length).u32(8);
+                out.u32(1).u32(length).raw(chunk)
+            }
             false => {
                 let packed = zstd::bulk::compress(chunk, 1).unwrap();
                 let stored = packed.len() as u32;

@@ -173,6 +173,7 @@ impl Storage for Foreign {
             entry_type,
             len,
             mtime: 0,
+            ctime: 0,
             identity: hash(&path),
             version,
         })

@@ -368,6 +368,7 @@ impl Site {
     fn file(&self, question: &Question, path: &UrlPath, file: &dyn File) -> Result<Answer, Refusal> {
         let failed = |error: Error| self.failed(path, &error);
         // Before the file is opened: a client to whom an old time is told asks again.
+        let now = SystemTime::now();
         let mtime = file.mtime();
         let open = match question.method {
             Method::Get => Some(file.open().map_err(failed)?),
@@ -390,13 +391,16 @@ impl Site {
         let of = Validators {
             etag: tag.as_deref(),
             modified: latest / 1000,
+            settled: conditions::is_settled(latest / 1000, now),
         };
         let mut answer = Answer::empty(StatusCode::OK);
         answer.set(CACHE_CONTROL, if own { "no-store" } else { "private, no-cache" });
         if let Some(tag) = of.etag {
             answer.set(ETAG, tag);
         }
-        if let Some(date) = webdav::http_date(mtime) {
+        if conditions::is_settled(mtime / 1000, now)
+            && let Some(date) = webdav::http_date(mtime)
+        {
             answer.set(LAST_MODIFIED, date);
         }
         match conditions::evaluate(&question.headers, of) {
@@ -421,7 +425,7 @@ impl Site {
             return Ok(answer);
         };
         let ranges = match headers::only(&question.headers, RANGE) {
-            Some(header) if conditions::range_counts(&question.headers, of, SystemTime::now()) => {
+            Some(header) if conditions::range_counts(&question.headers, of) => {
                 Ranges::parse(header, stat.len)
             }
             _ => Ranges::Whole,
@@ -614,7 +618,11 @@ mod tests {
 
     /// The status, headers and first bytes of an answer of a new site.
     fn asked(moving: &Moving, question: Question) -> (u16, HeaderMap, String) {
-        moving.state.store(100, Ordering::Relaxed);
+        asked_at(100, moving, question)
+    }
+
+    fn asked_at(seconds: u64, moving: &Moving, question: Question) -> (u16, HeaderMap, String) {
+        moving.state.store(seconds, Ordering::Relaxed);
         let site = Site {
             nodes: Nodes::new(Node::Directory(Arc::new(moving.clone()))),
             storage: Arc::new(MemoryStorage::new()),
@@ -675,6 +683,30 @@ mod tests {
             json.query = Some("json".to_owned());
             let (_, _, text) = asked(&moving, json);
             assert!(text.contains("\"mtime\":100000"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_a_later_state_may_have_is_not_told() {
+        let moving = Moving {
+            state: Arc::default(),
+            step: 0,
+            found: None,
+        };
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        for (seconds, settled) in [(now, false), (now + 1000, false), (now - 3, true)] {
+            let (_, headers, _) = asked_at(seconds, &moving, question(Method::Get, "/f"));
+            assert_eq!(headers.contains_key(LAST_MODIFIED), settled);
+            let mut dated = question(Method::Get, "/f");
+            let date = webdav::http_date(1000 * seconds).unwrap();
+            dated
+                .headers
+                .insert(IF_MODIFIED_SINCE, HeaderValue::from_str(&date).unwrap());
+            let expected = if settled { 304 } else { 200 };
+            assert_eq!(asked_at(seconds, &moving, dated).0, expected);
         }
     }
 }

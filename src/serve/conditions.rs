@@ -12,6 +12,15 @@ pub struct Validators<'v> {
     pub etag: Option<&'v str>,
     /// The modification time in whole seconds since the Unix epoch; not before that of what was opened.
     pub modified: u64,
+    /// Whether that [is settled](is_settled).
+    pub settled: bool,
+}
+
+/// Whether a modification time, in whole seconds, is so old that no later state can have the same. Before, it is no
+/// validator: who has it would never learn of a change within that second.
+pub fn is_settled(modified: u64, now: SystemTime) -> bool {
+    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    modified.checked_add(2).is_some_and(|settled| settled <= now)
 }
 
 /// What the conditions of a GET or HEAD lead to.
@@ -47,15 +56,15 @@ pub fn evaluate(headers: &HeaderMap, of: Validators<'_>) -> Outcome {
         if any_matches(headers, IF_NONE_MATCH, |tag| tag.matches_weakly(of.etag)) {
             return Outcome::NotModified;
         }
-    } else if date(headers, IF_MODIFIED_SINCE).is_some_and(|date| of.modified <= date) {
+    } else if date(headers, IF_MODIFIED_SINCE).is_some_and(|date| of.settled && of.modified <= date) {
         return Outcome::NotModified;
     }
     Outcome::Proceed
 }
 
 /// Whether the header Range counts: without If-Range, or if that names the present state. A date has to be
-/// Last-Modified itself, and so old that no other state can have the same.
-pub fn range_counts(headers: &HeaderMap, of: Validators<'_>, now: SystemTime) -> bool {
+/// Last-Modified itself, and settled.
+pub fn range_counts(headers: &HeaderMap, of: Validators<'_>) -> bool {
     if !headers.contains_key(IF_RANGE) {
         return true;
     }
@@ -65,8 +74,7 @@ pub fn range_counts(headers: &HeaderMap, of: Validators<'_>, now: SystemTime) ->
     if let Some((tag, "")) = Tag::parse(value) {
         return tag.matches_strongly(of.etag);
     }
-    let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    seconds(value) == Some(of.modified) && of.modified.checked_add(2).is_some_and(|settled| settled <= now)
+    of.settled && seconds(value) == Some(of.modified)
 }
 
 /// The only date in a header, in seconds since the Unix epoch. Invalid ones are ignored.
@@ -145,7 +153,9 @@ mod tests {
     const OF: Validators<'static> = Validators {
         etag: Some("\"a\""),
         modified: MODIFIED,
+        settled: true,
     };
+    const FRESH: Validators<'static> = Validators { settled: false, ..OF };
 
     fn headers(all: &[(&str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();
@@ -196,6 +206,14 @@ mod tests {
         ] {
             assert_eq!(evaluate(&headers(all), OF), expected, "{all:?}");
         }
+        for (all, expected) in [
+            (&[("if-modified-since", SAME)], Proceed),
+            (&[("if-modified-since", AFTER)], Proceed),
+            (&[("if-unmodified-since", BEFORE)], Failed),
+            (&[("if-unmodified-since", SAME)], Proceed),
+        ] {
+            assert_eq!(evaluate(&headers(all), FRESH), expected, "fresh: {all:?}");
+        }
         let untagged = Validators { etag: None, ..OF };
         assert_eq!(
             evaluate(&headers(&[("if-none-match", "\"a\"")]), untagged),
@@ -205,9 +223,8 @@ mod tests {
 
     #[test]
     fn a_range_counts_in_the_state_that_if_range_names() {
-        let late = UNIX_EPOCH + Duration::from_secs(MODIFIED + 2);
-        let counts = |value: &str, now| range_counts(&headers(&[("if-range", value)]), OF, now);
-        assert!(range_counts(&headers(&[]), OF, late));
+        let counts = |value: &str, of| range_counts(&headers(&[("if-range", value)]), of);
+        assert!(range_counts(&headers(&[]), FRESH));
         for (value, expected) in [
             ("\"a\"", true),
             ("W/\"a\"", false),
@@ -218,8 +235,10 @@ mod tests {
             (AFTER, false),
             ("nonsense", false),
         ] {
-            assert_eq!(counts(value, late), expected, "{value}");
+            assert_eq!(counts(value, OF), expected, "{value}");
         }
-        assert!(!counts(SAME, UNIX_EPOCH + Duration::from_secs(MODIFIED + 1)));
+        assert!(counts("\"a\"", FRESH) && !counts(SAME, FRESH));
+        let after = |seconds| UNIX_EPOCH + Duration::from_secs(MODIFIED + seconds);
+        assert!(is_settled(MODIFIED, after(2)) && !is_settled(MODIFIED, after(1)));
     }
 }

@@ -111,16 +111,18 @@ impl LocalStorage {
         } else {
             return Err(Error::not_found("neither a file nor a directory").in_file(self.display(path)));
         };
-        let milliseconds = metadata
-            .mtime()
-            .saturating_mul(1000)
-            .saturating_add(metadata.mtime_nsec() / 1_000_000);
+        let mut version = version(metadata);
+        if entry_type == EntryType::Directory {
+            // Programs that copy set a directory's mtime back after changes of its entries.
+            version.2 = hash(&(version.2, metadata.ctime(), metadata.ctime_nsec()));
+        }
         Ok(Metadata {
             entry_type,
             len: metadata.len(),
-            mtime: u64::try_from(milliseconds).unwrap_or(0),
+            mtime: milliseconds(metadata.mtime(), metadata.mtime_nsec()),
+            ctime: milliseconds(metadata.ctime(), metadata.ctime_nsec()),
             identity: identity(metadata),
-            version: version(metadata),
+            version,
         })
     }
 
@@ -286,7 +288,16 @@ impl LocalFiles for LocalStorage {
     }
 }
 
-/// Identity, length in bytes, and modification time in nanoseconds since the Unix epoch.
+/// A time in milliseconds since the Unix epoch; 0 if it is before.
+fn milliseconds(seconds: i64, nanoseconds: i64) -> u64 {
+    let time = seconds
+        .saturating_mul(1000)
+        .saturating_add(nanoseconds / 1_000_000);
+    u64::try_from(time).unwrap_or(0)
+}
+
+/// Identity, length in bytes, and modification time in nanoseconds since the Unix epoch. Without the ctime, which
+/// changes of links and permissions move: a file that is deleted while it is open stays readable.
 fn version(metadata: &fs::Metadata) -> (u64, u64, u64) {
     let nanoseconds = metadata
         .mtime()
@@ -458,6 +469,24 @@ mod tests {
         nix::unistd::mkfifo(&root.join("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
         let error = storage.open(Path::new("pipe")).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn a_directory_whose_mtime_was_set_back_has_another_version() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), b"").unwrap();
+        let storage = storage(dir.path(), false);
+        let look = || {
+            let directory = File::open(dir.path()).unwrap();
+            directory.set_modified(UNIX_EPOCH).unwrap();
+            storage.metadata(Path::new("")).unwrap()
+        };
+        let before = look();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
+        let after = look();
+        assert_eq!((before.mtime, after.mtime), (0, 0));
+        assert!(after.ctime > before.ctime && after.version != before.version);
     }
 
     #[test]

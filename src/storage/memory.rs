@@ -173,6 +173,7 @@ impl Storage for MemoryStorage {
             entry_type: entry_type(&node),
             len,
             mtime: 0,
+            ctime: 0,
             identity: node.number,
             version: (node.number, len, 0),
         })

@@ -62,6 +62,9 @@ pub struct Metadata {
     pub len: u64,
     /// Modification time in milliseconds since the Unix epoch.
     pub mtime: u64,
+    /// Time of the last change of any kind, which nobody can set, in milliseconds since the Unix epoch; 0 if the
+    /// backend has none.
+    pub ctime: u64,
     /// Identifies the file or directory, independent of its path.
     pub identity: u64,
     /// Changes with the content, as far as the backend can tell.
@@ -71,8 +74,8 @@ pub struct Metadata {
 /// Listings and attributes older than this are checked again. Remote storages have a cache of their own.
 pub const RECHECK_AFTER: Duration = Duration::from_millis(100);
 
-/// A local directory that was modified less than this before it was listed may have changed again with the
-/// same modification time.
+/// A local directory that was changed less than this before it was listed may have changed again with the
+/// same times.
 pub const RACY_WINDOW: Duration = Duration::from_secs(2);
 
 /// A source of files.

@@ -133,10 +133,12 @@ impl ShownMeasurement {
 
     /// A hash of what [`ShownMeasurement::exports`] depends on.
     pub fn state(&self) -> Result<u64> {
-        match is_measurement(&self.group)? && self.experiment.is_some() {
-            true => Ok(self.anndata()?.state()),
-            false => Ok(0),
-        }
+        let is_measurement = is_measurement(&self.group)?;
+        let anndata = match is_measurement && self.experiment.is_some() {
+            true => Some(self.anndata()?.state()),
+            false => None,
+        };
+        Ok(hash(&(is_measurement, anndata)))
     }
 
     /// What [`ShownMeasurement::exports`] comes from; None if the group is no measurement. Nothing that others

@@ -129,17 +129,21 @@ impl ArrayDirectory {
         }
     }
 
-    /// The end of a range of time that has one, or what `of` tells of the listing.
-    fn time(&self, of: impl Fn(&ArrayListing) -> u64) -> u64 {
-        match self.array_at.when.times() {
-            Some(times) if times.end < u64::MAX => times.end,
-            _ => self.array().listing().map_or(0, |listing| of(&listing)),
-        }
+    /// The end of a range of time, if it has one.
+    fn end(&self) -> Option<u64> {
+        let times = self.array_at.when.times();
+        times.map(|times| times.end).filter(|end| *end < u64::MAX)
     }
 
-    /// The time of documents that change with more than new stamps: with back-dated writes, commits and vacuums.
+    /// The time of documents that change with more than new stamps: with back-dated writes, commits and vacuums,
+    /// which change what is seen at a past time as well.
     fn changed(&self) -> u64 {
-        self.time(|listing| listing.mtime.max(listing.changed))
+        if let When::Pinned(pinned) = &self.array_at.when {
+            return pinned.pin.time;
+        }
+        let past = self.end().filter(|end| *end <= now());
+        let of = |listing: Arc<ArrayListing>| past.unwrap_or(listing.mtime).max(listing.changed);
+        self.array().listing().map_or(0, of)
     }
 
     /// The node of `name`, one of [`CHILDREN`].
@@ -241,7 +245,8 @@ impl Directory for ArrayDirectory {
     }
 
     fn mtime(&self) -> u64 {
-        self.time(|listing| listing.mtime)
+        let newest = || self.array().listing().map_or(0, |listing| listing.mtime);
+        self.end().unwrap_or_else(newest)
     }
 
     fn kind(&self) -> DirectoryKind {

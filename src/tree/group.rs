@@ -236,3 +236,41 @@ impl GroupDirectory {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::format::testing::Bytes;
+    use crate::query::testing::{UUID, generic};
+    use crate::tree::{Tree, TreeOptions};
+    use std::time::{Duration, Instant};
+    use std::{fs, thread};
+
+    #[test]
+    fn a_group_that_becomes_a_measurement_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        for directory in ["__group", "__meta"] {
+            fs::create_dir(folder.path().join(directory)).unwrap();
+        }
+        let tree = Tree::open(folder.path(), &TreeOptions::default()).unwrap();
+        let has_exports = || {
+            let document = tree.root.find("group.json").unwrap().unwrap();
+            let text = String::from_utf8(document.read_all().unwrap()).unwrap();
+            text.contains("anndata.zarr")
+        };
+        let becomes = |expected| {
+            let end = Instant::now() + Duration::from_secs(10);
+            while has_exports() != expected {
+                assert!(Instant::now() < end);
+                thread::sleep(Duration::from_millis(50));
+            }
+        };
+        becomes(false);
+        let kind = Bytes::default().text32("soma_object_type").u8(0);
+        let kind = kind.u8(12).text32("SOMAMeasurement").bytes;
+        let file = folder.path().join(format!("__meta/__1_1_{UUID}"));
+        fs::write(&file, generic(&kind)).unwrap();
+        becomes(true);
+        fs::remove_file(file).unwrap();
+        becomes(false);
+    }
+}

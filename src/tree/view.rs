@@ -272,12 +272,33 @@ fn attributes(view: &View, field: &Field, content: Content, shape: Vec<u64>) -> 
         CellValNum::Var => "var".to_owned(),
     };
     let fragments: Vec<&str> = view.snapshot().fragments().map(|entry| &*entry.name).collect();
+    let source = fitting(&fragments);
     vec![
         ("user.tiledb.datatype", datatype.name().to_owned()),
         ("user.tiledb.shape", Json::from_iter(shape).to_string()),
         ("user.tiledb.cell_val_num", cell_val_num),
-        ("user.tiledb.source", fragments.join("\n")),
+        ("user.tiledb.source", source),
     ]
+}
+
+/// `names`, one a line: as many as an extended attribute of Linux can have, 64 KiB, and in place of the others a
+/// line that tells how many these are.
+fn fitting(names: &[&str]) -> String {
+    const MOST: usize = 64 << 10;
+    const LAST_LINE: usize = 32;
+    let all = names.join("\n");
+    if all.len() <= MOST {
+        return all;
+    }
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        if text.len() + name.len() > MOST - LAST_LINE {
+            return text + &format!("and {} more", names.len() - index);
+        }
+        text.push_str(name);
+        text.push('\n');
+    }
+    text
 }
 
 impl Directory for ColumnDirectory {
@@ -467,6 +488,19 @@ mod tests {
     }
 
     #[test]
+    fn the_names_of_many_fragments_fit_into_an_extended_attribute() {
+        let names: Vec<String> = (1000..3000).map(|number| format!("{number:060}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(fitting(&names[..1000]), names[..1000].join("\n"));
+        let text = fitting(&names);
+        assert!(text.len() <= 65_536 && text.len() > 65_400);
+        let lines: Vec<&str> = text.lines().collect();
+        let (last, shown) = lines.split_last().unwrap();
+        assert_eq!(shown, &names[..shown.len()]);
+        assert_eq!(*last, format!("and {} more", 2000 - shown.len()));
+    }
+
+    #[test]
     fn times_are_those_of_all_that_is_shown() {
         let folder = tempfile::tempdir().unwrap();
         copy(Path::new("tests/data/sample/weather"), folder.path(), &[""]);
@@ -494,13 +528,12 @@ mod tests {
                 .set_modified(UNIX_EPOCH + Duration::from_secs(seconds))
                 .unwrap();
         };
-        let time = |path: &str| {
-            let tree = Tree::open(folder.path(), &TreeOptions::default()).unwrap();
-            match tree.root.find(path).unwrap() {
-                Some(Node::File(file)) => file.mtime(),
-                _ => panic!("no {path}"),
-            }
+        let open = || Tree::open(folder.path(), &TreeOptions::default()).unwrap();
+        let time_in = |tree: &Tree, path: &str| match tree.root.find(path).unwrap() {
+            Some(Node::File(file)) => file.mtime(),
+            _ => panic!("no {path}"),
         };
+        let time = |path: &str| time_in(&open(), path);
         directories.iter().for_each(|directory| set(directory, 1));
         for changed in directories {
             assert_eq!(time("data/array.nc"), newest);
@@ -516,12 +549,24 @@ mod tests {
                 ("consolidated_metadata.json", true),
                 ("at/latest/data/array.nc", false),
                 ("at/latest/fragments.json", false),
-                ("at/1740000000000/fragments.json", false),
+                ("at/1740000000000/fragments.json", of_view),
+                ("at/1740000000000/metadata.json", of_view),
             ] {
                 let expected = if follows { 2_000_000_000_000 } else { newest };
                 assert_eq!(time(path), expected, "{path} when {changed:?} changes");
             }
             set(changed, 1);
         }
+        // A timestamp counts from its time on.
+        let soon = crate::calendar::now() + 2000;
+        for stamp in [soon, 4_102_444_800_000] {
+            let name = format!("__{stamp}_{stamp}_{:032}_22", 0);
+            fs::create_dir(folder.path().join("__fragments").join(name)).unwrap();
+        }
+        set("__fragments", 1);
+        let tree = open();
+        assert_eq!(time_in(&tree, "commits.json"), newest);
+        thread::sleep(Duration::from_millis(2500));
+        assert_eq!(time_in(&tree, "commits.json"), soon);
     }
 }

@@ -3,9 +3,8 @@ use super::*;
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, ErrorKind, Result};
 use crate::layout::FileLayout;
-use indicatif::ProgressBar;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 /// A file of which only the first `good` bytes can be read. Reads beyond fail, or are short if `short`.
 #[derive(Clone, Default)]
@@ -145,7 +144,7 @@ fn a_copy_has_a_time_before_which_all_is_in_it() {
         (0, written, false),
         (0, written + 1, false),
         (1, written - 1, false),
-        (0, u64::MAX, true),
+        (0, u64::MAX, false),
     ] {
         assert_eq!(
             is_copy(&there, len, mtime),
@@ -287,5 +286,41 @@ fn a_copy_of_another_state_begins_anew() {
         change();
         assert_eq!(finished(place.path(), version), 4 * PIECE_SIZE, "{index}");
         fs::remove_file(place.path().join("copy")).unwrap();
+    }
+}
+
+/// A directory of files, of which it knows the last one that was looked up.
+#[derive(Default)]
+struct Many(std::sync::Mutex<std::sync::Weak<Half>>);
+
+impl Directory for Many {
+    fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+        let file = Arc::new(Half {
+            len: 2,
+            ..Half::default()
+        });
+        let before = std::mem::replace(&mut *self.0.lock().unwrap(), Arc::downgrade(&file));
+        assert!(before.upgrade().is_none(), "two files are held at once");
+        Ok(Some(Node::File(file)))
+    }
+
+    fn list(&self) -> Result<Arc<dyn crate::tree::Listing>> {
+        let names = (0..9).map(|number| (OsString::from(number.to_string()), crate::tree::NodeType::File));
+        Ok(Arc::new(names.collect::<Vec<_>>()))
+    }
+
+    fn mtime(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn files_are_measured_one_after_the_other() {
+    for (interrupted, expected) in [(false, 18), (true, 0)] {
+        let bar = ProgressBar::hidden();
+        bar.set_length(0);
+        let many = Node::Directory(Arc::new(Many::default()));
+        add_lengths(many, &bar, &AtomicBool::new(interrupted));
+        assert_eq!(bar.length(), Some(expected));
     }
 }

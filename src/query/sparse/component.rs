@@ -155,22 +155,22 @@ impl<K: SortKey + 'static> Component<K> {
     }
 
     /// The first cells, at least `most` unless there are fewer, from a merge of no more than these. None if
-    /// cells are not merged, or if it takes a look at all of them, because fragments turn out not to be in global
-    /// order. What is behind the first cells of large or of several fragments is not looked at.
+    /// cells are not merged, or if it takes a look at all of them, because fragments are likely not to be in
+    /// global order, or turn out not to be. What is behind the first cells of others that are large or several
+    /// is not looked at.
     pub(super) fn head(&self, engine: &Engine, rules: &Rules, most: u64) -> Result<Option<FirstCells>> {
         // The order of what is read as it is stored is not judged. Of others, `as_stored` may take a look at all.
         let keeps_order = self.inputs.iter().any(|input| input.keeps_order_of_writer());
-        if keeps_order && self.as_stored(engine, rules)?.is_some() {
+        let candidates = self.candidates();
+        let few = candidates <= rules.tuning.small_fragment_cells;
+        if keeps_order && (few || self.as_stored(engine, rules)?.is_some()) {
             return Ok(None);
         }
-        if self.inputs.iter().any(|input| input.has_signed_strings())
-            || !self.begins_in_order(engine, rules)?
-        {
+        if self.inputs.iter().any(|input| input.is_reordered()) || !self.begins_in_order(engine, rules)? {
             return Ok(None);
         }
         let members = self.members();
         let end: Vec<u64> = members.iter().map(Member::count).collect();
-        let candidates = end.iter().fold(0u64, |sum, count| sum.saturating_add(*count));
         let _waiting = engine.work.wait(self.object);
         let what = "merging the first cells of fragments";
         let job = engine.work.start(self.object, self.path(), what, candidates);
@@ -199,6 +199,12 @@ impl<K: SortKey + 'static> Component<K> {
                 .iter()
                 .all(|input| !input.is_unsorted && input.info.version() >= MIN_CHECKED_VERSION)),
         }
+    }
+
+    /// The candidates of all its fragments.
+    fn candidates(&self) -> u64 {
+        let inputs = self.inputs.iter();
+        inputs.fold(0u64, |sum, input| sum.saturating_add(input.count()))
     }
 
     /// The directory of its fragments, for messages.
@@ -232,8 +238,7 @@ impl<K: SortKey + 'static> Component<K> {
     }
 
     fn make_plan(&self, engine: &Engine, rules: &Rules) -> Result<Arc<Plan<K>>> {
-        let candidates = self.inputs.iter();
-        let candidates = candidates.fold(0u64, |sum, input| sum.saturating_add(input.count()));
+        let candidates = self.candidates();
         let estimate =
             (candidates / rules.tuning.block_cells + 2).saturating_mul(self.inputs.len() as u64 * 8 + 32);
         let key = CacheKey::of(self.object);

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) struct Deletes {
     /// The timestamp at which each cell was deleted, if a consolidation stored these.
     timestamps: Option<FragmentCells>,
-    conditions: Vec<BoundCondition>,
+    conditions: Vec<Arc<BoundCondition>>,
     /// The fields that conditions refer to, with their index in the fragment.
     fields: Vec<(usize, FragmentCells)>,
 }

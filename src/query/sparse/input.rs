@@ -45,7 +45,8 @@ pub(super) struct Input {
     /// coordinates.
     floats: Vec<usize>,
     signed_strings: bool,
-    keeps_order: bool,
+    /// Whether a lossy filter, or Hilbert order by an old library, may have made another order.
+    other_order: bool,
 }
 
 /// Consecutive tiles that may hold cells of the view.
@@ -198,7 +199,7 @@ impl Input {
             deletes,
             ranges,
             signed_strings: has_signed_strings(&info),
-            keeps_order: keeps_order_of_writer(&info),
+            other_order: has_other_order(&info),
             info,
         })
     }
@@ -253,7 +254,7 @@ impl Input {
         runs.collect()
     }
 
-    /// Reads a window of at most `most` candidates from `rank` on; of fewer if strings among them are long.
+    /// Reads a window of at most `most` candidates from `rank` on; of fewer if their values are long.
     pub(super) fn window<K: SortKey>(
         &self,
         order: &GlobalOrder,
@@ -370,7 +371,13 @@ impl Input {
     /// coordinates that readers get: strings, lossy filters of dimensions, and Hilbert order by libraries before
     /// format 22, which had no one order for cells at the same position of the curve.
     pub(super) fn keeps_order_of_writer(&self) -> bool {
-        self.keeps_order
+        self.other_order || !self.info.schema.all_dimensions_fixed()
+    }
+
+    /// Whether readers probably order its cells in another way than its writer did, so that its first cells may
+    /// be stored anywhere.
+    pub(super) fn is_reordered(&self) -> bool {
+        self.other_order || self.signed_strings
     }
 }
 
@@ -393,10 +400,9 @@ fn retain<T>(items: &mut Vec<T>, stay: &[bool]) {
     items.retain(|_| *stay.next().expect("one for each item"));
 }
 
-fn keeps_order_of_writer(info: &FragmentInfo) -> bool {
+fn has_other_order(info: &FragmentInfo) -> bool {
     let schema = &info.schema;
-    !schema.has_exact_coordinates()
-        || schema.cell_order == Layout::Hilbert && info.writer.library_version < 22
+    schema.has_lossy_dimensions() || schema.cell_order == Layout::Hilbert && info.writer.library_version < 22
 }
 
 /// Whether the non-empty domain has strings with bytes of 0x80 or more. Those that begin with such a byte are

@@ -61,35 +61,37 @@ pub(super) struct Sorted<K> {
     pub window: Window<K>,
     /// The number of each candidate's cell in the fragment.
     pub cells: Arc<Vec<u64>>,
+    /// The bytes that they take.
+    memory: u64,
 }
 
 impl<K: SortKey> Sorted<K> {
-    /// The bytes that the sorted candidates of `input` take.
-    fn memory(input: &Input) -> u64 {
-        let each = size_of::<K>() as u64 + 4 * 8;
-        input.count().saturating_mul(each)
-    }
-
     /// Sorts the candidates of `input`. `LimitExceeded` if all sorted candidates, with those of `others`,
     /// would take more memory than windows may.
     pub(super) fn new(input: &Input, others: &[Member<K>], rules: &Rules) -> Result<Sorted<K>> {
-        let sorted = others.iter().filter(|member| member.sorted.is_some());
-        let others = sorted.fold(0u64, |sum, member| {
-            sum.saturating_add(Self::memory(&member.input))
-        });
-        if others.saturating_add(Self::memory(input)) > rules.sorting {
-            let message = format!(
-                "its {} cells are not in global order, and sorting them takes more memory than this \
-                 cache size allows",
-                input.count()
-            );
-            return Err(input.info.place(Error::limit(message).at(0)));
-        }
+        let others = others.iter().filter_map(|member| member.sorted.as_ref());
+        let others = others.fold(0u64, |sum, sorted| sum.saturating_add(sorted.memory));
+        let check = |memory: u64| match others.saturating_add(memory) > rules.sorting {
+            false => Ok(()),
+            true => {
+                let message = format!(
+                    "its {} cells are not in global order, and sorting them takes more memory than this \
+                     cache size allows",
+                    input.count()
+                );
+                Err(input.info.place(Error::limit(message).at(0)))
+            }
+        };
+        let mut memory = input.count().saturating_mul(size_of::<K>() as u64 + 4 * 8);
+        check(memory)?;
         let mut all: Vec<(K, u64, u64, u64)> = Vec::new();
         let most = rules.tuning.max_window_candidates;
         let mut rank = 0;
         while rank < input.count() {
             let window: Window<K> = input.window(&rules.order, rules.times, rank, most)?;
+            let heap = window.keys.iter().map(SortKey::heap).sum();
+            memory = memory.saturating_add(heap);
+            check(memory)?;
             let cells: Vec<u64> = input.cells(rank..window.end).flatten().collect();
             for (i, key) in window.keys.iter().enumerate() {
                 let offset = (window.rank(i) - rank) as usize;
@@ -126,6 +128,7 @@ impl<K: SortKey> Sorted<K> {
         Ok(Sorted {
             window,
             cells: Arc::new(cells),
+            memory,
         })
     }
 }

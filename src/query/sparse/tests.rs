@@ -3,20 +3,29 @@
 //! windows, heaps or checkpoints.
 
 use super::super::testing::{UUID, generic, open, open_tuned, read};
-use super::super::{DimRange, View};
+use super::super::{DimRange, View, deletes};
 use super::batch::WRONG_TURN;
 use crate::bytes::Output;
+use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
-use crate::format::testing::Random;
+use crate::engine::Engine;
+use crate::error::ErrorKind;
+use crate::format::testing::{Bytes, Random};
+use crate::fragment::cell_slice::fitting;
+use crate::fragment::cells::FragmentCells;
 use crate::fragment::column::Content;
+use crate::runtime::parallel;
 use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 mod arrays;
-use arrays::{ASCII, Cell, Coordinate, Design, Dimension, HILBERT, INT32, Int, Text, Written, key};
+use arrays::{
+    ASCII, Cell, Coordinate, Design, Dimension, Double, FLOAT64, HILBERT, INT32, Int, Text, Written, key,
+};
 
 /// The cells that a view must have.
 fn model(
@@ -222,6 +231,7 @@ fn large_fragments_equal_the_model() {
         let mut numbers = Random(seed + 3000);
         let dimension = Dimension {
             datatype: INT32,
+            lossy: false,
             domain: Some((Int(0), Int(399))),
             extent: Some(Int(100)),
         };
@@ -250,6 +260,7 @@ fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
         let mut numbers = Random(seed + 2000);
         let dimension = Dimension {
             datatype: ASCII,
+            lossy: false,
             domain: None,
             extent: None,
         };
@@ -305,6 +316,7 @@ fn a_lone_fragment_of_strings_is_not_judged() {
     let design = Design {
         dimensions: vec![Dimension {
             datatype: ASCII,
+            lossy: false,
             domain: None,
             extent: None,
         }],
@@ -345,11 +357,147 @@ fn a_lone_fragment_of_strings_is_not_judged() {
     assert_eq!(view().state(), state);
 }
 
+/// Fragments of cells at these places, in this order, written at times 10 to 20 if `timed`.
+fn stored(design: &Design, fragments: &[Vec<Vec<Coordinate>>], timed: bool) -> MemoryStorage {
+    let mut storage = MemoryStorage::default();
+    let schema = format!("__schema/__1_1_{UUID}");
+    storage.insert(Path::new(&schema), generic(&design.bytes()));
+    for (number, places) in fragments.iter().enumerate() {
+        let cells = places.iter().map(|place| Cell {
+            place: place.clone(),
+            ..Cell::at(0)
+        });
+        let stamps = (10, if timed { 20 } else { 10 });
+        let written = Written {
+            stamps,
+            name: format!("__{}_{}_{number:032x}_22", stamps.0, stamps.1),
+            has_timestamps: timed,
+            has_delete_metadata: false,
+            cells: cells.collect(),
+        };
+        written.write(&mut storage, design);
+    }
+    storage
+}
+
+/// A head of what is merged or sorted begins as the whole does, where writers had another order than readers.
+#[test]
+fn a_head_in_another_order_than_that_of_the_writer_is_sorted() {
+    let float = |lossy| Dimension {
+        datatype: FLOAT64,
+        lossy,
+        domain: Some((Double(0.0), Double(100.0))),
+        extent: Some(Double(10.0)),
+    };
+    let text = Dimension {
+        datatype: ASCII,
+        lossy: false,
+        domain: None,
+        extent: None,
+    };
+    let design = |dimensions| Design {
+        dimensions,
+        duplicates: false,
+        tile_order: 0,
+        cell_order: 0,
+        capacity: 4,
+    };
+    // In the first dimension all were different, and ascending.
+    let rounded = (0..40).map(|i| vec![Double(0.0), Double(f64::from((20 + i) % 40) / 4.0)]);
+    let rounded: Vec<_> = rounded.collect();
+    let few = vec![vec![Double(0.0), Double(99.0)]];
+    let texts: [&[u8]; 10] = [
+        b"a", b"b\xc30", b"b\xc31", b"b\xc32", b"b\xc33", b"b\xc34", b"b\xc35", b"b\xc36", b"bx", b"z",
+    ];
+    let texts: Vec<_> = texts.iter().map(|text| vec![Text(text.to_vec())]).collect();
+    let (floats, texts_of) = (design(vec![float(true), float(false)]), design(vec![text]));
+    for (design, fragments, timed) in [
+        (&floats, vec![rounded.clone(), few], false),
+        (&floats, vec![rounded], true),
+        (
+            &texts_of,
+            vec![texts.clone(), vec![vec![Text(b"m".to_vec())]]],
+            false,
+        ),
+        (&texts_of, vec![texts], true),
+    ] {
+        let (array, _) = open(&stored(design, &fragments, timed));
+        array.engine.disorder.let_readers_find();
+        let view = View::new(array, None, None).unwrap();
+        let field = design.dimensions.len() - 1;
+        let head = all(&view.head(2).unwrap(), field).unwrap();
+        assert!(!head.is_empty() && all(&view, field).unwrap().starts_with(&head));
+    }
+}
+
+#[test]
+fn sorting_long_strings_takes_no_more_memory_than_allowed() {
+    let design = Design {
+        dimensions: vec![Dimension {
+            datatype: ASCII,
+            lossy: false,
+            domain: None,
+            extent: None,
+        }],
+        duplicates: false,
+        tile_order: 0,
+        cell_order: 0,
+        capacity: 4,
+    };
+    for (length, fits) in [(1, true), (2000, false)] {
+        let places = (0..20u8).rev().map(|i| vec![Text(vec![b'a' + i; length])]);
+        let storage = stored(&design, &[places.collect()], true);
+        let capacity = (64 << 10) * parallel::threads();
+        let engine = Engine::new(Arc::new(storage), capacity, Vec::new(), Arc::default());
+        let array = Array::new(Arc::new(engine.tuned(&Tuning::SMALL)), "".into());
+        let count = View::new(Arc::new(array), None, None).unwrap().count();
+        assert_eq!(count.as_ref().ok(), fits.then_some(&20), "{count:?}");
+        assert!(fits || count.unwrap_err().kind() == ErrorKind::LimitExceeded);
+    }
+}
+
+#[test]
+fn long_cells_of_a_fixed_size_are_read_in_smaller_windows() {
+    let (array, _) = open(&one_dimension(&[(0..40).collect()]));
+    let view = View::new(array, None, None).unwrap();
+    let info = view.fragments()[0].open().unwrap();
+    // Three numbers of two bytes each.
+    let field = info.fields.iter().find(|field| field.name == b"f").unwrap();
+    let cells = FragmentCells::new(info.clone(), field.clone());
+    for (bytes, end) in [(13, 4), (1000, 40), (5, 3)] {
+        assert_eq!(fitting([&cells].into_iter(), 2..40, bytes).unwrap(), 2..end);
+    }
+}
+
+#[test]
+fn fragments_share_the_bindings_of_deletes() {
+    let mut storage = one_dimension(&[vec![1, 2], vec![2, 7], vec![8]]);
+    let condition = Bytes::default().u8(1).u8(5).text32("d0").text64("\x07\0\0\0");
+    let delete = format!("__commits/__30_30_{UUID}_22.del");
+    storage.insert(Path::new(&delete), generic(&condition.bytes));
+    let (array, _) = open(&storage);
+    let view = View::new(array.clone(), None, None).unwrap();
+    assert!(all(&view, 0).unwrap() == bytes_of([1, 2, 8].into_iter()));
+    let (fragments, times) = (view.fragments(), TimeRange { start: 0, end: 99 });
+    let infos: Vec<_> = fragments
+        .iter()
+        .map(|fragment| fragment.open().unwrap())
+        .collect();
+    let listing = array.listing().unwrap();
+    let deletes = deletes::in_force(&array.engine, None, &listing, times, &infos[0].schema).unwrap();
+    let bound = infos
+        .iter()
+        .map(|info| deletes::bind(&deletes, info).unwrap().pop().unwrap());
+    let bound: Vec<_> = bound.collect();
+    assert!(bound.iter().all(|one| Arc::ptr_eq(one, &bound[0])));
+}
+
 /// A batch whose turns are those of other members is an error or a panic.
 #[test]
 fn a_wrong_turn_never_gives_other_cells() {
     let dimension = Dimension {
         datatype: INT32,
+        lossy: false,
         domain: Some((Int(0), Int(100))),
         extent: Some(Int(10)),
     };
@@ -400,6 +548,7 @@ fn a_wrong_turn_never_gives_other_cells() {
 fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
     let dimension = Dimension {
         datatype: INT32,
+        lossy: false,
         domain: Some((Int(0), Int(5000))),
         extent: Some(Int(10)),
     };
@@ -441,6 +590,7 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
 fn one_dimension(fragments: &[Vec<i32>]) -> MemoryStorage {
     let dimension = Dimension {
         datatype: INT32,
+        lossy: false,
         domain: Some((Int(0), Int(5000))),
         extent: Some(Int(10)),
     };

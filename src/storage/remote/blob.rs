@@ -20,7 +20,6 @@ use bytes::Bytes;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -41,7 +40,6 @@ pub(super) struct Fetcher {
     pub(super) pool: Arc<Pool>,
     large: Semaphore,
     small: Semaphore,
-    files: AtomicU64,
 }
 
 impl Fetcher {
@@ -51,6 +49,7 @@ impl Fetcher {
         listings: Arc<ListingCache>,
         disk: Option<Arc<DiskCache>>,
         stats: Arc<Stats>,
+        pool: Arc<Pool>,
     ) -> Self {
         Fetcher {
             objects,
@@ -58,10 +57,9 @@ impl Fetcher {
             listings,
             disk,
             stats,
-            pool: Arc::new(Pool::new()),
+            pool,
             large: Semaphore::new(MAX_LARGE_REQUESTS),
             small: Semaphore::new(MAX_SMALL_REQUESTS),
-            files: AtomicU64::new(0),
         }
     }
 }
@@ -126,7 +124,7 @@ fn is_strong(etag: &&str) -> bool {
 impl RemoteFile {
     pub(super) fn new(fetcher: Arc<Fetcher>, path: String, key: Key, url: String, listed: Arc<File>) -> Self {
         RemoteFile {
-            number: fetcher.files.fetch_add(1, Ordering::Relaxed),
+            number: fetcher.pool.next_file(),
             fetcher,
             path,
             key,
@@ -582,6 +580,7 @@ impl Blob for RemoteBlob {
 #[cfg(test)]
 mod tests {
     use super::super::Pages;
+    use super::super::listing_room::Room;
     use super::super::runtime::runtime;
     use super::super::testing::TestStore;
     use super::*;
@@ -593,8 +592,9 @@ mod tests {
         store.put("f", b"content");
         let runtime = runtime().unwrap().handle();
         let pages = Arc::new(Pages::new(&store.store("")));
-        let listings = Arc::new(ListingCache::new(pages, runtime.clone(), None));
-        let fetcher = Fetcher::new(store, runtime.clone(), listings, None, Arc::default());
+        let listings = Arc::new(ListingCache::new(pages, runtime.clone(), None, Room::new()));
+        let pool = Arc::new(Pool::new());
+        let fetcher = Fetcher::new(store, runtime.clone(), listings, None, Arc::default(), pool);
         let listed = File {
             len: 7,
             mtime: 0,

@@ -94,6 +94,7 @@ impl File {
             entry_type: EntryType::File,
             len: self.len,
             mtime: self.mtime,
+            ctime: 0,
             identity: self.version.0,
             version: self.version,
         }
@@ -118,6 +119,7 @@ impl Directory {
             entry_type: EntryType::Directory,
             len: 0,
             mtime: self.mtime,
+            ctime: 0,
             identity: self.identity,
             version: (self.identity, self.version, 0),
         }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A name that no key has.
@@ -27,7 +27,6 @@ pub struct FollowingStorage {
     source: Arc<dyn Storage>,
     open: Open,
     members: Mutex<Members>,
-    budget: OnceLock<Arc<ChunkCache>>,
 }
 
 /// The members that URIs have named so far.
@@ -45,13 +44,12 @@ struct Member {
 }
 
 impl FollowingStorage {
-    /// A storage over `source`; `open` opens members of its groups.
+    /// A storage over `source`; `open` opens members of its groups, which keep what they read in its memory.
     pub fn new(source: Arc<dyn Storage>, open: Open) -> Self {
         FollowingStorage {
             source,
             open,
             members: Mutex::default(),
-            budget: OnceLock::new(),
         }
     }
 
@@ -81,11 +79,7 @@ impl FollowingStorage {
     fn storage(&self, member: &Member) -> Result<Arc<dyn Storage>> {
         member.storage.get_or_make(|| {
             let (open, url) = (self.open.clone(), member.url.clone());
-            let opened = on_another_thread(move || open(&url)).map_err(|error| error.in_file(&member.url))?;
-            if let Some(budget) = self.budget.get() {
-                opened.share(budget.clone());
-            }
-            Ok(opened)
+            on_another_thread(move || open(&url)).map_err(|error| error.in_file(&member.url))
         })
     }
 }
@@ -181,9 +175,7 @@ impl Storage for FollowingStorage {
     }
 
     fn share(&self, budget: Arc<ChunkCache>) {
-        self.source.share(budget.clone());
-        // Called only once.
-        let _ = self.budget.set(budget);
+        self.source.share(budget);
     }
 }
 

@@ -9,7 +9,7 @@ use super::directories::{
     Child, Depth, Directory, File, Listing, Object, Page, Tree, is_within, join, split,
 };
 use super::guarded;
-use super::listing_room::{Room, Share, Tokens};
+use super::listing_room::{Listings, Room, Share, Tokens};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::lock;
 use crate::runtime::requester::is_of_others;
@@ -51,6 +51,12 @@ struct Inner {
     under_way: HashMap<String, Loading>,
 }
 
+impl Listings for Mutex<Inner> {
+    fn drop_all(&self) {
+        lock(self).directories.clear();
+    }
+}
+
 /// A listing that is under way.
 #[derive(Clone)]
 struct Loading {
@@ -70,13 +76,21 @@ enum Cached {
 
 impl ListingCache {
     /// An empty cache over `pages`. Listings expire after `refresh`; with None, never.
-    pub(super) fn new(pages: Arc<Pages>, runtime: tokio::runtime::Handle, refresh: Option<Duration>) -> Self {
+    pub(super) fn new(
+        pages: Arc<Pages>,
+        runtime: tokio::runtime::Handle,
+        refresh: Option<Duration>,
+        room: Arc<Room>,
+    ) -> Self {
+        let state: Arc<Mutex<Inner>> = Arc::default();
+        let listings = Arc::downgrade(&state);
+        room.add(listings);
         ListingCache {
             pages,
             runtime,
             refresh,
-            state: Arc::default(),
-            room: Room::new(),
+            state,
+            room,
         }
     }
 
@@ -225,9 +239,9 @@ impl ListingCache {
             let lister = Lister {
                 pages: &pages,
                 path: &path,
-                state: &shared,
+                room: &room,
             };
-            let result = guarded(lister.list(depth, &room)).await;
+            let result = guarded(lister.list(depth)).await;
             let mut state = lock(&shared);
             let forgotten = state.under_way.remove(&path).is_some_and(|own| own.forgotten);
             let result = result.and_then(|listed| state.take(&path, begun, forgotten, listed));
@@ -306,23 +320,22 @@ struct Lister<'a> {
     pages: &'a Pages,
     /// The directory.
     path: &'a str,
-    /// The cache, which is emptied if there is no room for the listing.
-    state: &'a Mutex<Inner>,
+    room: &'a Arc<Room>,
 }
 
 impl Lister<'_> {
-    /// Takes the memory for a page.
+    /// Takes the memory for a page. If there is too little, all listings of the mount are dropped.
     fn admit(&self, share: &Share, page: &Page) -> Result<()> {
-        share.admit(page, || lock(self.state).directories.clear())
+        share.admit(page, || self.room.drop_listings())
     }
 
     /// Lists the directory to the depth that its first page suggests.
-    async fn list(&self, depth: Depth, room: &Arc<Room>) -> Result<Listed> {
+    async fn list(&self, depth: Depth) -> Result<Listed> {
         let names = self.pages.expected(self.path);
         if depth != Depth::Names
             && let Some(first) = self.pages.flat(self.path, None).await?
         {
-            let share = Share::of(room);
+            let share = Share::of(self.room);
             self.admit(&share, &first)?;
             let (flat, complete) = split_page(self.path, &first);
             if first.next.is_some() && !flat {
@@ -334,7 +347,7 @@ impl Lister<'_> {
                 listed => return listed,
             }
         }
-        self.list_names(Vec::new(), Share::of(room)).await
+        self.list_names(Vec::new(), Share::of(self.room)).await
     }
 
     async fn list_names(&self, complete: Vec<Tree>, share: Arc<Share>) -> Result<Listed> {

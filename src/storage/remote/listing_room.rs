@@ -1,11 +1,12 @@
-//! Memory for the listings of a store, those under way included, with a bound: a store may list without end.
+//! Memory for the listings of a mount, those under way included, with a bound: a store may list without end.
 
 use super::directories::Page;
 use crate::error::{Error, ErrorKind, Result};
-use std::sync::Arc;
+use crate::runtime::lock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
-/// The most bytes of all listings of a store.
+/// The most bytes of all listings of a mount.
 const MOST: usize = 224 << 20;
 
 /// The most pages without an entry, one after the other. Some stores send a few.
@@ -13,10 +14,18 @@ const MAX_EMPTY_PAGES: usize = 100;
 /// The longest token of a page, in bytes, which becomes part of a URL.
 const MAX_TOKEN: usize = 8 << 10;
 
-/// The memory for the listings of a store.
+/// Listings that can be made again.
+pub(super) trait Listings: Send + Sync {
+    /// Drops all of them.
+    fn drop_all(&self);
+}
+
+/// The memory for the listings of a mount.
 pub(super) struct Room {
     used: AtomicUsize,
     most: usize,
+    /// Those in it, of a store each.
+    listings: Mutex<Vec<Weak<dyn Listings>>>,
 }
 
 impl Room {
@@ -28,7 +37,21 @@ impl Room {
         Arc::new(Room {
             used: AtomicUsize::new(0),
             most,
+            listings: Mutex::default(),
         })
+    }
+
+    /// Has `listings` dropped when there is too little room.
+    pub(super) fn add(&self, listings: Weak<dyn Listings>) {
+        let mut all = lock(&self.listings);
+        all.retain(|other| other.strong_count() > 0);
+        all.push(listings);
+    }
+
+    /// Drops all listings but those under way.
+    pub(super) fn drop_listings(&self) {
+        let all: Vec<_> = lock(&self.listings).iter().filter_map(Weak::upgrade).collect();
+        all.iter().for_each(|listings| listings.drop_all());
     }
 }
 
@@ -150,6 +173,30 @@ mod tests {
         second.admit(&one, || drop(first.take())).unwrap();
         drop(second);
         assert_eq!(room.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn listings_of_all_stores_are_dropped_for_another_one() {
+        struct Store(Mutex<Option<Arc<Share>>>);
+        impl Listings for Store {
+            fn drop_all(&self) {
+                lock(&self.0).take();
+            }
+        }
+        let one = page(&["a/b"], None);
+        let room = Room::of(2 * one.cost());
+        let stores = [(); 2].map(|()| {
+            let share = Share::of(&room);
+            share.admit(&one, || panic!("there is room")).unwrap();
+            Arc::new(Store(Mutex::new(Some(share))))
+        });
+        for store in &stores {
+            let store: Arc<dyn Listings> = store.clone();
+            room.add(Arc::downgrade(&store));
+        }
+        let share = Share::of(&room);
+        share.admit(&one, || room.drop_listings()).unwrap();
+        share.admit(&one, || panic!("there is room")).unwrap();
     }
 
     #[test]

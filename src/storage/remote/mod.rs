@@ -44,9 +44,11 @@ use disk_cache::DiskCache;
 use futures_util::FutureExt;
 use http::Failures;
 use listing_cache::ListingCache;
+use listing_room::Room;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::{Error as KeyError, Path as Key};
 use object_store::{ListResult, ObjectMeta, ObjectStore, RetryConfig};
+use piece_pool::Pool;
 use replies::Refused;
 use runtime::runtime;
 use std::collections::HashMap;
@@ -86,6 +88,30 @@ pub struct RemoteSettings {
     pub disk_cache: Option<Arc<DiskCache>>,
     /// Counts requests and bytes.
     pub stats: Arc<Stats>,
+    /// Bounds what is kept in memory.
+    pub memory: Arc<RemoteMemory>,
+}
+
+/// What the storages of a mount keep in memory together.
+pub struct RemoteMemory {
+    pool: Arc<Pool>,
+    room: Arc<Room>,
+}
+
+impl Default for RemoteMemory {
+    fn default() -> Self {
+        RemoteMemory {
+            pool: Arc::new(Pool::new()),
+            room: Room::new(),
+        }
+    }
+}
+
+impl Drop for RemoteMemory {
+    /// The pieces in the pool hold their files, which hold the pool.
+    fn drop(&mut self) {
+        self.pool.clear();
+    }
 }
 
 /// Retries with pauses from 100 ms to 5 s, for 30 s in all.
@@ -391,14 +417,9 @@ pub struct RemoteStorage {
     prefix: Key,
     url: String,
     unsigned: bool,
+    memory: Arc<RemoteMemory>,
     /// Files in use, by path.
     files: Mutex<HashMap<String, Weak<RemoteFile>>>,
-}
-
-impl Drop for RemoteStorage {
-    fn drop(&mut self) {
-        self.fetcher.pool.clear();
-    }
 }
 
 impl RemoteStorage {
@@ -410,6 +431,7 @@ impl RemoteStorage {
             pages.clone(),
             runtime.clone(),
             settings.refresh,
+            settings.memory.room.clone(),
         ));
         let fetcher = Fetcher::new(
             store.objects,
@@ -417,6 +439,7 @@ impl RemoteStorage {
             listings.clone(),
             settings.disk_cache,
             settings.stats,
+            settings.memory.pool.clone(),
         );
         let storage = RemoteStorage {
             pages,
@@ -425,6 +448,7 @@ impl RemoteStorage {
             prefix: store.prefix,
             url: store.url,
             unsigned: store.unsigned,
+            memory: settings.memory,
             files: Mutex::default(),
         };
         storage.list_root(store.open_until, &store.failures)?;
@@ -608,6 +632,6 @@ impl Storage for RemoteStorage {
     }
 
     fn share(&self, budget: Arc<ChunkCache>) {
-        self.fetcher.pool.share(budget);
+        self.memory.pool.share(budget);
     }
 }

@@ -3,6 +3,7 @@
 use crate::runtime::cache::ChunkCache;
 use crate::runtime::lock;
 use lru::LruCache;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of pieces to keep if there is no shared budget.
@@ -23,6 +24,8 @@ pub(super) trait Holder: Send + Sync {
 /// The pieces of all files in least-recently-used order.
 pub(super) struct Pool {
     state: Mutex<PoolState>,
+    /// The number of files so far.
+    files: AtomicU64,
 }
 
 struct PoolState {
@@ -63,7 +66,13 @@ impl Pool {
                 bytes: 0,
                 kept: LruCache::unbounded(),
             }),
+            files: AtomicU64::new(0),
         }
+    }
+
+    /// A number for another file.
+    pub(super) fn next_file(&self) -> u64 {
+        self.files.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Counts its bytes in `budget` from now on, and uses at most half of it.

@@ -15,6 +15,7 @@ fn settings() -> RemoteSettings {
         refresh: Some(Duration::from_secs(60)),
         disk_cache: None,
         stats: Arc::default(),
+        memory: Arc::default(),
     }
 }
 

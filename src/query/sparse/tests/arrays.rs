@@ -1,6 +1,6 @@
 //! Random sparse arrays: schemas, fragments and their cells, and how they are stored.
 
-use crate::format::testing::{Bytes, Random};
+use crate::format::testing::{Bytes, Random, SCALE_FLOAT};
 use crate::query::testing::{Files, Parts, UUID, hilbert, rtree, tile};
 use crate::storage::MemoryStorage;
 use std::cmp::Ordering;
@@ -56,6 +56,8 @@ impl Coordinate {
 #[derive(Clone, Debug)]
 pub(super) struct Dimension {
     pub(super) datatype: u8,
+    /// Whether FLOAT64 coordinates are stored as integers, by a lossy filter.
+    pub(super) lossy: bool,
     pub(super) domain: Option<(Coordinate, Coordinate)>,
     pub(super) extent: Option<Coordinate>,
 }
@@ -81,6 +83,7 @@ impl Dimension {
             _ => {
                 return Dimension {
                     datatype: ASCII,
+                    lossy: false,
                     domain: None,
                     extent: None,
                 };
@@ -88,6 +91,7 @@ impl Dimension {
         };
         Dimension {
             datatype,
+            lossy: false,
             domain: Some((low, high)),
             extent: extent.then_some(size),
         }
@@ -123,6 +127,10 @@ impl Dimension {
                 Text(words[numbers.below(9) as usize].to_vec())
             }
         }
+    }
+
+    fn filters(&self) -> &'static [(u8, &'static [u8])] {
+        if self.lossy { &[SCALE_FLOAT] } else { &[] }
     }
 
     /// The number of the tile that a coordinate lies in.
@@ -186,7 +194,10 @@ impl Design {
                 None => b.u32(u32::MAX).pipeline(&[]).u64(0),
                 Some((low, high)) => {
                     let domain = [low.bytes(), high.bytes()].concat();
-                    b.u32(1).pipeline(&[]).u64(domain.len() as u64).raw(&domain)
+                    b.u32(1)
+                        .pipeline(dimension.filters())
+                        .u64(domain.len() as u64)
+                        .raw(&domain)
                 }
             };
             b = match &dimension.extent {
@@ -328,11 +339,11 @@ impl Written {
 
     pub(super) fn write(&self, storage: &mut MemoryStorage, design: &Design) {
         let tiles: Vec<&[Cell]> = self.cells.chunks(design.capacity).collect();
-        let fixed = |bytes: &dyn Fn(&Cell) -> Vec<u8>| {
+        let fixed = |filters: &[(u8, &[u8])], bytes: &dyn Fn(&Cell) -> Vec<u8>| {
             let mut files = Files::default();
             for cells in &tiles {
                 let data: Vec<u8> = cells.iter().flat_map(bytes).collect();
-                Files::put(&mut files.fixed, &tile(&[], &data, 48));
+                Files::put(&mut files.fixed, &tile(filters, &data, 48));
             }
             files
         };
@@ -350,31 +361,36 @@ impl Written {
             }
             files
         };
-        let mut numbers = fixed(&|cell| cell.numbers.to_vec());
-        numbers.validity = fixed(&|cell| vec![cell.valid]).fixed;
+        let mut numbers = fixed(&[], &|cell| cell.numbers.to_vec());
+        numbers.validity = fixed(&[], &|cell| vec![cell.valid]).fixed;
         let mut fields = vec![
             ("a0".to_owned(), numbers),
             ("a1".to_owned(), var(&|cell| cell.text.clone())),
             (String::new(), Files::default()),
         ];
         for (i, dimension) in design.dimensions.iter().enumerate() {
-            let bytes = |cell: &Cell| cell.place[i].bytes();
-            let files = if dimension.datatype == ASCII {
-                var(&bytes)
-            } else {
-                fixed(&bytes)
+            let bytes = |cell: &Cell| match dimension.lossy {
+                true => (cell.place[i].number() as i64).to_le_bytes().to_vec(),
+                false => cell.place[i].bytes(),
+            };
+            let files = match dimension.datatype {
+                ASCII => var(&bytes),
+                _ => fixed(dimension.filters(), &bytes),
             };
             fields.push((format!("d{i}"), files));
         }
         if self.has_timestamps {
-            fields.push(("t".to_owned(), fixed(&|cell| cell.time.to_le_bytes().to_vec())));
+            fields.push((
+                "t".to_owned(),
+                fixed(&[], &|cell| cell.time.to_le_bytes().to_vec()),
+            ));
         }
         if self.has_delete_metadata {
             fields.push((
                 "dt".to_owned(),
-                fixed(&|cell| cell.deleted.to_le_bytes().to_vec()),
+                fixed(&[], &|cell| cell.deleted.to_le_bytes().to_vec()),
             ));
-            fields.push(("dci".to_owned(), fixed(&|_| vec![0; 8])));
+            fields.push(("dci".to_owned(), fixed(&[], &|_| vec![0; 8])));
         }
         let bounds = |cells: &[Cell]| {
             let sides = design.dimensions.iter().enumerate().flat_map(|(i, dimension)| {

@@ -1,6 +1,8 @@
 //! Listings: which requests are made, when, and how they are split.
 
 use super::*;
+use crate::catalog::group::read_group;
+use crate::catalog::source::{ObjectKind, classify};
 
 #[test]
 fn expired_listings_are_made_again_on_demand() {
@@ -149,6 +151,50 @@ fn expired_listings_are_used_while_the_store_is_slow() {
     store.hold(false);
     assert_eq!(names(&*storage, "a"), ["x", "y"]);
     assert_eq!(store.asked().len(), 1, "it waited for an abandoned request");
+}
+
+#[test]
+fn each_directory_may_be_listed_again_once_its_listing_is_a_second_old() {
+    // Many keys per entry: the directories are listed apart.
+    let store = TestStore::new(20);
+    for key in ["a", "b"].map(|name| (0..30).map(move |number| format!("p/{name}/{number:02}"))) {
+        key.for_each(|key| store.put(&key, b"1"));
+    }
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let engine = Engine::new(storage, 1 << 20, Vec::new(), Arc::default());
+    let anew = || ["a", "b"].map(|name| engine.list_anew(Path::new(name)));
+    let list = || ["a", "b"].map(|name| names(&*engine.storage, name).len());
+    assert_eq!(list(), [30, 30]);
+    // Of directories that were just listed, one a second.
+    assert_eq!(anew(), [true, false]);
+    list();
+    thread::sleep(Duration::from_millis(1100));
+    assert_eq!(anew(), [true, true]);
+    store.asked();
+    list();
+    assert_eq!(store.asked().len(), 4);
+    assert_eq!(anew(), [false, false]);
+}
+
+#[test]
+fn markers_of_empty_directories_are_nothing_in_place_of_these() {
+    let store = TestStore::new(1000);
+    for (key, bytes) in [
+        ("__tiledb_group.tdb", b"".as_slice()),
+        ("__group", b""),
+        ("__meta", b""),
+        ("other/__tiledb_group.tdb", b""),
+        ("other/__group", b"x"),
+    ] {
+        store.put(&format!("p/{key}"), bytes);
+    }
+    let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    let kind = |path: &str| classify(&engine, Path::new(path)).map_err(|error| error.kind());
+    assert_eq!(kind(""), Ok(ObjectKind::Group));
+    assert_eq!(kind("other"), Err(ErrorKind::Missing));
+    let (group, _) = read_group(&engine, Path::new("")).unwrap();
+    assert!(group.members.is_empty());
 }
 
 #[test]

@@ -222,6 +222,33 @@ fn a_read_larger_than_the_pool_fetches_nothing_that_is_on_disk() {
 }
 
 #[test]
+fn members_outside_of_a_source_share_its_pool() {
+    const LEN: u64 = 300 << 10;
+    const CACHE: u64 = 1 << 20;
+    let store = TestStore::new(1000);
+    let content = |seed: u8| vec![seed; LEN as usize];
+    for (seed, prefix) in ["p", "q", "r"].into_iter().enumerate() {
+        store.put(&format!("{prefix}/f"), &content(seed as u8));
+    }
+    let settings = settings();
+    let (stores, of_members) = (store.clone(), settings.clone());
+    let open = move |url: &str| {
+        let prefix = url.strip_prefix("s3://").unwrap();
+        RemoteStorage::open(stores.store(prefix), of_members.clone())
+    };
+    let source = RemoteStorage::open(store.store("p"), settings.clone()).unwrap();
+    let storage = following::FollowingStorage::new(source, Arc::new(open));
+    storage.share(Arc::new(ChunkCache::new(CACHE, Arc::default())));
+    let members = ["s3://q", "s3://r"].map(|url| storage.inside(url.as_bytes()).unwrap());
+    for (seed, path) in [PathBuf::new()].iter().chain(&members).enumerate() {
+        let blob = storage.open(&path.join("f")).unwrap();
+        assert!(blob.read(0, LEN).unwrap() == content(seed as u8));
+    }
+    let kept = settings.memory.pool.bytes();
+    assert!((LEN..=CACHE / 2).contains(&kept), "{kept}");
+}
+
+#[test]
 fn a_deleted_object_is_not_found_and_not_listed() {
     let (store, storage) = one_object(100);
     store.put("p/other", b"x");
