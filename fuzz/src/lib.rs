@@ -254,7 +254,7 @@ pub fn commits(data: &[u8]) {
         }
         1 => {
             for line in commits::parse_lines(rest) {
-                commits::normalise_path(&line);
+                commits::normalise_path(line);
             }
         }
         2 => {

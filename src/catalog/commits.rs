@@ -213,8 +213,8 @@ pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Result<Option<
         stem: String::from_utf8_lossy(stem(name.as_bytes())).into_owned(),
         parsed,
         replaced: parse_lines(&bytes)
-            .iter()
             .map(|line| last_component(&normalise_path(line)).to_vec())
+            .filter(|name| TimestampedName::parse(name).is_ok())
             .collect(),
     }))
 }

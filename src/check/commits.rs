@@ -7,7 +7,7 @@ use crate::catalog::listing::ArrayListing;
 use crate::error::Result;
 use crate::filter::generic::read_generic_tile;
 use crate::format::MAX_VERSION;
-use crate::format::commits::{last_component, listed_names, parse_consolidated, parse_lines};
+use crate::format::commits::{last_component, listed_names, parse_consolidated};
 use crate::format::condition::{Condition, Node};
 use crate::format::enums::ConditionOp;
 use crate::format::name::TimestampedName;
@@ -224,12 +224,13 @@ pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
             problem("the last line is cut off: it does not end in a newline".into()).at(text.len() as u64),
         );
     }
-    for line in parse_lines(text) {
-        let path = line.strip_suffix(b"/").unwrap_or(&line);
-        if TimestampedName::parse(path).is_err() {
-            // `parse_lines` does not tell the offset of a line, so it is searched.
-            let at = find(text, &line).unwrap_or(0);
-            let line = String::from_utf8_lossy(&line);
+    let mut next = 0;
+    for line in text.split(|&b| b == b'\n') {
+        let at = next;
+        next += line.len() as u64 + 1;
+        let path = line.strip_suffix(b"/").unwrap_or(line);
+        if !line.is_empty() && TimestampedName::parse(path).is_err() {
+            let line = String::from_utf8_lossy(line);
             checker.report(
                 problem(format!(
                     "{line:?} is not the path of a fragment, commit or metadata file"
@@ -238,12 +239,4 @@ pub(super) fn check_paths(checker: &Checker, file: &Path, text: &[u8]) {
             );
         }
     }
-}
-
-/// The byte offset of `line` in `text`.
-fn find(text: &[u8], line: &[u8]) -> Option<u64> {
-    let at = text
-        .windows(line.len().max(1))
-        .position(|window| window == line)?;
-    Some(at as u64)
 }

@@ -147,7 +147,7 @@ struct HalfDecoded<'a> {
 impl HalfDecoded<'_> {
     fn undo_all(&mut self, original_length: u32) -> Result<()> {
         let stages = &self.codec.stages;
-        let limits = self.codec.limits(original_length, self.cells);
+        let (limits, _) = self.codec.limits(original_length, self.cells);
         // Undone last, this stage writes straight to the result.
         let last = stages
             .iter()

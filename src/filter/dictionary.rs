@@ -57,12 +57,19 @@ fn ids<const N: usize, T: Into<u64>>(
         .map(move |id| from_bytes(*id).into())
 }
 
-/// The strings of the dictionary.
+/// The strings of the dictionary. Each is that of a cell: a list of more would take many times its bytes if
+/// they are empty.
 fn entries<'a>(header: &Header, dictionary: &'a [u8]) -> Result<Vec<&'a [u8]>> {
     let mut c = Cursor::new(dictionary);
     let mut strings = Vec::new();
     while !c.is_empty() {
         let length = number(&mut c, header.length_width, "string length")?;
+        if strings.len() == header.strings {
+            let cells = header.strings;
+            return Err(Error::corrupt(format!(
+                "the dictionary has more strings than the {cells} encoded"
+            )));
+        }
         strings.push(c.bytes(length, "string")?);
     }
     Ok(strings)
@@ -170,6 +177,8 @@ mod tests {
         assert_eq!(kind(1, 3, dictionary, &[0]), ErrorKind::Corrupt, "too few bytes");
         assert_eq!(kind(2, 3, dictionary, &[0, 0]), ErrorKind::Corrupt, "too many");
         assert_eq!(kind(1, 2, b"\x03aa", &[0]), ErrorKind::Truncated);
+        let error = run(2, 0, (1, 1), &[0; 3], &[0, 0]).unwrap_err();
+        assert!(error.to_string().contains("more strings than the 2"), "{error}");
         let header = Header {
             bytes: 0,
             strings: 0,

@@ -35,6 +35,10 @@ const MAX_PIPELINE: u32 = 64 * 1024;
 /// legitimately be larger are read chunk by chunk.
 pub const MAX_WHOLE: u64 = 16 << 20;
 
+/// The most bytes of a stream between two filters, and of a chunk as it is stored: twice the largest body
+/// that is decoded whole, of which libtiledb makes chunks of 64 KiB.
+const MAX_STREAM: u64 = 128 << 20;
+
 /// The header of a generic tile, and what it takes to decode it.
 #[derive(Debug, Clone)]
 pub struct GenericTile {
@@ -104,7 +108,9 @@ impl GenericTile {
             data_end,
             size,
             encryption,
-            codec: TileCodec::new(pipeline, datatype, cell_size, version, version).with_key(key.cloned()),
+            codec: TileCodec::new(pipeline, datatype, cell_size, version, version)
+                .with_key(key.cloned())
+                .bounded(MAX_STREAM),
         })
     }
 
@@ -128,16 +134,19 @@ impl GenericTile {
             .chunks()
             .get(chunk)
             .ok_or_else(|| Error::internal(format!("the generic tile has no chunk {chunk}")))?;
-        let stored = blob.read(position.stored_offset, position.stored_length())?;
-        let (metadata, data) = stored.split_at(position.metadata_length as usize);
-        let decoded = self
-            .codec
-            .decode_chunk(position.original_length, metadata, data)
-            .map_err(|e| {
-                e.at(position.stored_offset)
-                    .in_part("generic tile")
-                    .in_file(blob.display())
-            })?;
+        let (metadata_length, data_length) = (position.metadata_length, position.filtered_length);
+        let decode = || {
+            self.codec
+                .check_stored(position.original_length, metadata_length, data_length)?;
+            let stored = blob.read(position.stored_offset, position.stored_length())?;
+            let (metadata, data) = stored.split_at(metadata_length as usize);
+            self.codec.decode_chunk(position.original_length, metadata, data)
+        };
+        let decoded = decode().map_err(|e| {
+            e.at(position.stored_offset)
+                .in_part("generic tile")
+                .in_file(blob.display())
+        })?;
         Ok(decoded.data)
     }
 
@@ -194,4 +203,41 @@ pub fn read_generic_tile_within(
     let tile = GenericTile::read_header(blob, offset, key)?;
     let body = tile.decode_within(blob, most)?;
     Ok((tile, body))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::format::testing::Bytes;
+    use crate::storage::MemoryBlob;
+
+    /// A generic tile of one chunk, which is filtered by GZIP, of `original` bytes stored as `data`.
+    pub(crate) fn gzip_tile(original: u32, data: &[u8]) -> Vec<u8> {
+        let pipeline = Bytes::default().pipeline(&[(1, &[1, 6, 0, 0, 0])]);
+        let header = Bytes::default()
+            .u32(22)
+            .u64(20 + data.len() as u64)
+            .u64(original.into());
+        let header = header.u8(4).u64(1).u8(0).count32(pipeline.bytes.len());
+        let chunk = Bytes::default()
+            .u64(1)
+            .u32(original)
+            .count32(data.len())
+            .u32(0)
+            .raw(data);
+        [header.bytes, pipeline.bytes, chunk.bytes].concat()
+    }
+
+    #[test]
+    fn a_chunk_that_is_stored_in_too_many_bytes_is_not_read() {
+        let read = |length: usize| {
+            let bytes = gzip_tile(4, &vec![0; length]);
+            read_generic_tile(&MemoryBlob::new(bytes, "memory"), 0, None)
+                .unwrap_err()
+                .kind()
+        };
+        assert_eq!(read(4), ErrorKind::Truncated);
+        assert_eq!(read(64 << 10), ErrorKind::LimitExceeded);
+    }
 }

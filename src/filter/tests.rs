@@ -397,11 +397,27 @@ fn bombs_are_refused() {
         kind(&many, 100, &one_part(64 << 20, bomb.len()), &bomb),
         ErrorKind::LimitExceeded
     );
+    // Nor do the streams of a large chunk take more than the codec's bound.
+    let bomb_of = |codec: &TileCodec| kind(codec, 1 << 20, &one_part(64 << 20, bomb.len()), &bomb);
+    assert_eq!(bomb_of(&many), ErrorKind::Truncated);
+    assert_eq!(bomb_of(&many.bounded(32 << 20)), ErrorKind::LimitExceeded);
     // The number of empty strings is bounded, although they take no bytes.
     let strings = codec(Datatype::StringAscii, vec![compression(Codec::Rle)]).embedding_offsets();
     let header = [&words(&[0, 1, 0, 9, u32::MAX - 7])[..], &[8, 1]].concat();
     let runs = [&[0, 0, 0, 0, 0x1F, 0xFF, 0xFF, 0xFF], &[0][..]].concat();
     assert_eq!(kind(&strings, 0, &header, &runs), ErrorKind::LimitExceeded);
+}
+
+#[test]
+fn memory_counts_the_streams_between_filters() {
+    let memory = |filters| codec(Datatype::Uint8, filters).working_memory(2 << 20, 1 << 20, 0);
+    let [rle, zstd] = [Codec::Rle, Codec::Zstd].map(compression);
+    assert_eq!(memory(vec![zstd.clone()]), (3 << 20, 3 << 20));
+    let (usual, most) = memory(vec![Filter::Byteshuffle, Filter::ChecksumMd5, zstd.clone()]);
+    assert!(usual == 7 << 20 && most == usual, "{most}");
+    let (usual, most) = memory(vec![rle.clone(), rle.clone(), rle, zstd]);
+    // Streams of 9 and 27 times the chunk.
+    assert!(usual == 7 << 20 && most > 75 << 20 && most < 76 << 20, "{most}");
 }
 
 #[test]

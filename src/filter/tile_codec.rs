@@ -16,6 +16,7 @@
 use super::framing::{self, Limits};
 use super::key::EncryptionKey;
 use super::{aes_256_gcm, bit_width_reduction, checksum, embedded, positive_delta, rle, scale_float, webp};
+use crate::error::{Error, Result};
 use crate::format::datatype::Datatype;
 use crate::format::pipeline::{Codec, Filter, Pipeline};
 
@@ -32,6 +33,8 @@ pub struct TileCodec {
     library_version: u32,
     /// Whether string RLE or a dictionary as the first filter embeds the tile's offsets in its data.
     pub(super) embeds_offsets: bool,
+    /// The most bytes of a stream between two filters.
+    most: u64,
     /// The key, where one was given.
     pub(super) key: Option<EncryptionKey>,
     /// The filters that do something, in the order of writing.
@@ -80,6 +83,7 @@ impl TileCodec {
             fragment_version,
             library_version,
             embeds_offsets: false,
+            most: u64::MAX,
             key: None,
             stages: Vec::new(),
         }
@@ -90,6 +94,14 @@ impl TileCodec {
     #[must_use]
     pub fn with_key(mut self, key: Option<EncryptionKey>) -> Self {
         self.key = key;
+        self
+    }
+
+    /// The same with at most `most` bytes in a stream between two filters. Without, a stream may have many
+    /// times the bytes of its chunk.
+    #[must_use]
+    pub fn bounded(mut self, most: u64) -> Self {
+        self.most = most;
         self
     }
 
@@ -174,9 +186,9 @@ impl TileCodec {
         !self.embeds_offsets && self.stages.is_empty()
     }
 
-    /// For each stage, the most bytes that the streams before it can have, for a chunk of `original_length`
-    /// bytes of a tile of `cells` cells.
-    pub(super) fn limits(&self, original_length: u32, cells: Option<u64>) -> Vec<Limits> {
+    /// For each stage, the most bytes that the streams before it can have, and after the last, for a chunk of
+    /// `original_length` bytes of a tile of `cells` cells.
+    pub(super) fn limits(&self, original_length: u32, cells: Option<u64>) -> (Vec<Limits>, Limits) {
         let original = u64::from(original_length);
         let strings = match self.embeds_offsets {
             true => embedded::string_bound(original, cells),
@@ -185,7 +197,8 @@ impl TileCodec {
         let most = original
             .saturating_mul(FACTOR)
             .saturating_add(strings.saturating_mul(8))
-            .saturating_add(FLOOR);
+            .saturating_add(FLOOR)
+            .min(self.most);
         let mut next = Limits {
             metadata: 0,
             data: original,
@@ -202,13 +215,31 @@ impl TileCodec {
             };
             before
         });
-        limits.collect()
+        (limits.collect(), next)
+    }
+
+    /// `LimitExceeded` if a chunk of `original_length` bytes cannot take so many bytes of metadata and data
+    /// as it is stored.
+    pub(super) fn check_stored(&self, original_length: u32, metadata: u32, data: u32) -> Result<()> {
+        let most = self.limits(original_length, None).1;
+        if u64::from(metadata) > most.metadata || u64::from(data) > most.data {
+            return Err(Error::limit(format!(
+                "{metadata} bytes of metadata and {data} of data, but {} and {} at most are possible",
+                most.metadata, most.data
+            )));
+        }
+        Ok(())
     }
 
     /// The most bytes that the streams after `stage` can have.
     fn bound(&self, stage: &Stage, before: Limits) -> Limits {
         match stage.filter {
-            Filter::Noop | Filter::Unknown { .. } => before,
+            Filter::Noop => before,
+            // Another error tells of it.
+            Filter::Unknown { .. } => Limits {
+                metadata: u64::MAX,
+                data: u64::MAX,
+            },
             Filter::Compression {
                 codec: Codec::Rle, ..
             } => rle::bound(before, self.cell_size),
@@ -232,17 +263,38 @@ impl TileCodec {
         }
     }
 
-    /// Bytes of memory that decoding a chunk of `original` bytes, stored in `stored` bytes, takes, including
-    /// the result. For ordinary chunks it is the result alone: other memory is reused.
-    pub fn working_memory(&self, original: u64, stored: u64) -> u64 {
+    /// Bytes of memory that decoding a chunk of `original_length` bytes, stored in `stored` bytes, of a tile of
+    /// `cells` cells takes, including the result: if no filter makes its input longer, and at the most. For
+    /// ordinary chunks both are the result alone: other memory is reused.
+    pub fn working_memory(&self, original_length: u32, stored: u64, cells: u64) -> (u64, u64) {
         /// Chunks are seldom larger.
         const ORDINARY: u64 = 1 << 20;
+        let original = u64::from(original_length);
         if original.max(stored) <= ORDINARY {
-            return original;
+            return (original, original);
         }
         // The result, and the streams between filters.
         let streams = self.pipeline.filters.len().clamp(1, 3) as u64;
-        original.saturating_mul(streams).saturating_add(stored)
+        let usual = original.saturating_mul(streams).saturating_add(stored);
+        let (limits, _) = self.limits(original_length, Some(cells));
+        let rewriting = self
+            .stages
+            .iter()
+            .zip(limits)
+            .filter(|(stage, _)| stage.rewrites());
+        let between = rewriting
+            .skip(1)
+            .map(|(_, limits)| limits.data.saturating_add(limits.metadata));
+        let mut between: Vec<u64> = between.collect();
+        between.sort_unstable();
+        // Two at a time.
+        let result = original.saturating_add(stored);
+        let most = between
+            .iter()
+            .rev()
+            .take(2)
+            .fold(result, |sum, stream| sum.saturating_add(*stream));
+        (usual, most.max(usual))
     }
 }
 

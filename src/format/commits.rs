@@ -55,18 +55,17 @@ pub fn parse_consolidated(bytes: &[u8]) -> Result<Vec<ConsolidatedEntry>> {
 }
 
 /// The non-empty lines of an `.ign` or `.vac` file, without line feeds.
-pub fn parse_lines(bytes: &[u8]) -> Vec<Vec<u8>> {
-    bytes
-        .split(|&b| b == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(<[u8]>::to_vec)
-        .collect()
+pub fn parse_lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|&b| b == b'\n').filter(|line| !line.is_empty())
 }
 
-/// The last components of the paths in an `.ign` or `.vac` file.
+/// The last components of the paths in an `.ign` or `.vac` file, without those that can be no file's name:
+/// each short line would take more memory than its bytes.
 pub fn listed_names(bytes: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    let lines = parse_lines(bytes).into_iter();
-    lines.map(|line| last_component(&line).to_vec())
+    let names = parse_lines(bytes).map(last_component);
+    names
+        .filter(|name| TimestampedName::parse(name).is_ok())
+        .map(<[u8]>::to_vec)
 }
 
 /// The part after the last slash of a stored path; all of it if there is none.
@@ -213,8 +212,15 @@ mod tests {
 
     #[test]
     fn lines_without_their_ends() {
-        assert_eq!(parse_lines(b"a\nb c\n\nd"), [&b"a"[..], b"b c", b"d"]);
-        assert_eq!(parse_lines(b"\n\n"), Vec::<Vec<u8>>::new());
+        assert!(parse_lines(b"a\nb c\n\nd").eq([&b"a"[..], b"b c", b"d"]));
+        assert_eq!(parse_lines(b"\n\n").count(), 0);
+    }
+
+    #[test]
+    fn only_timestamped_names_are_listed() {
+        let text = format!("a\nfile:///b/{OK}\n__commits/\n{DEL}\n");
+        let expected = [OK, &DEL["__commits/".len()..]].map(|name| name.as_bytes().to_vec());
+        assert!(listed_names(text.as_bytes()).eq(expected));
     }
 
     #[test]

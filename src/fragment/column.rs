@@ -45,9 +45,6 @@ pub struct Column {
     hold: bool,
 }
 
-/// The part of the cache key for data files; generic tiles have their offset there.
-const DATA_FILE: u64 = u64::MAX;
-
 impl Column {
     /// The column of `field`, one of `info.fields`.
     pub fn new(info: Arc<FragmentInfo>, field: StoredField) -> Self {
@@ -254,11 +251,11 @@ impl Column {
         let offsets = info.list(field.slot, list, self.hold)?;
         Ok(TileFile {
             engine: info.engine.clone(),
-            object: info.engine.object(&*blob, DATA_FILE),
+            object: info.engine.object(&*blob, info.read_from),
             path,
             edition: info.edition.clone(),
             blob,
-            codec,
+            codec: codec.bounded(info.engine.cache.most_at_once() / 2),
             offsets,
             file_size: info.file_size(field.slot, part),
             geometry: info.geometry,
@@ -475,5 +472,32 @@ impl OpenColumn {
                 None => e,
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::testing::open_local;
+    use crate::runtime::tuning::Tuning;
+    use std::path::Path;
+
+    /// After somebody puts right metadata or a right schema in place of wrong ones, nothing is read that was
+    /// decoded by the wrong ones.
+    #[test]
+    fn chunks_are_those_of_the_metadata_and_the_schema() {
+        let array = open_local(Path::new("tests/data/sample/weather"), &Tuning::SMALL).unwrap();
+        let listing = array.listing().unwrap();
+        let object = |change: u64| {
+            let mut info = Arc::into_inner(listing.fragments[0].fragment.look().unwrap()).unwrap();
+            info.read_from ^= change;
+            let field = info.attribute(0).unwrap().clone();
+            Column::new(Arc::new(info), field)
+                .part(Part::Fixed)
+                .unwrap()
+                .object
+        };
+        assert_eq!(object(0), object(0));
+        assert_ne!(object(0), object(1));
     }
 }

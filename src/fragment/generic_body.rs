@@ -88,7 +88,7 @@ impl GenericBody {
             edition: self.edition.clone(),
             object: self.engine.object(&*blob, self.offset),
             blob,
-            codec: tile.codec,
+            codec: tile.codec.bounded(self.engine.cache.most_at_once() / 2),
             offsets: Arc::new(vec![tile.data_start]),
             file_size: tile.data_end,
             geometry: Geometry::new(1, 0, 0)?,
@@ -249,5 +249,26 @@ impl TileList for StoredList {
             range.start = self.append(tile_num, range.clone(), &mut out)?;
         }
         Ok(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::filter::generic::tests::gzip_tile;
+    use crate::storage::MemoryStorage;
+
+    #[test]
+    fn a_chunk_larger_than_the_cache_is_refused() {
+        let read = |cache| {
+            let mut storage = MemoryStorage::new();
+            storage.insert(Path::new("a"), gzip_tile(3 << 20, b"damaged"));
+            let engine = Engine::new(Arc::new(storage), cache, Vec::new(), Arc::default());
+            let file = GenericFile::open(&Arc::new(engine), Path::new("a"), None, false).unwrap();
+            file.read(0..8, &mut Vec::new()).unwrap_err().kind()
+        };
+        assert_eq!(read(4 << 20), ErrorKind::Truncated);
+        assert_eq!(read(2 << 20), ErrorKind::LimitExceeded);
     }
 }

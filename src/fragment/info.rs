@@ -54,6 +54,8 @@ pub struct FragmentInfo {
     pub metadata_size: u64,
     /// The state of the metadata file that it was read from.
     pub(super) metadata_version: (u64, u64, u64),
+    /// A hash of that state and of the schema: what chunks decode to depends on both.
+    pub(super) read_from: u64,
     /// The edition of the files.
     pub(super) edition: Edition,
     pub(super) var_sums: Vec<OnceLock<Arc<PrefixSums>>>,

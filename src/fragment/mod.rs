@@ -42,7 +42,7 @@ use crate::format::fragment::{Footer, FooterFront, legacy};
 use crate::format::name::TimestampedName;
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
-use crate::runtime::lock;
+use crate::runtime::{hash, lock};
 use crate::storage::{Blob, Tail, join};
 use field::{StoredField, Writer};
 use geometry::Geometry;
@@ -486,6 +486,7 @@ impl Fragment {
         file: &dyn Blob,
     ) -> FragmentInfo {
         let (slots, dense) = (footer.slots, footer.dense);
+        let read_from = hash(&(file.version(), self.schemas.content(&schema_name)));
         FragmentInfo {
             engine: self.engine.clone(),
             path: self.path.clone(),
@@ -507,6 +508,7 @@ impl Fragment {
             footer_position,
             metadata_size: file.len(),
             metadata_version: file.version(),
+            read_from,
             edition,
             var_sums: (0..slots.fixed()).map(|_| OnceLock::new()).collect(),
         }

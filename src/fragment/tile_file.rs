@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::TileCodec;
 use crate::filter::chunk::{self, ChunkIndex, ChunkPosition};
+use crate::filter::generic::MAX_WHOLE;
 use crate::runtime::ahead::cells_ahead;
 use crate::runtime::cache::{CacheKey, Entry};
 use crate::storage::Blob;
@@ -61,7 +62,7 @@ pub struct TileFile {
     pub object: u64,
     /// The file; held while somebody reads, so that deleting it does not matter to them.
     pub blob: Arc<dyn Blob>,
-    /// How its tiles are filtered.
+    /// How its tiles are filtered. Two streams between filters take no more than may be decoded at once.
     pub codec: TileCodec,
     /// Where each tile begins.
     pub offsets: Arc<dyn TileList>,
@@ -192,14 +193,21 @@ impl TileFile {
             true => self.geometry.cells_of(tile).saturating_mul(16),
             false => 0,
         };
-        let estimate = self
+        let (original, stored) = (position.original_length, position.stored_length());
+        let (usual, most) = self
             .codec
-            .working_memory(u64::from(position.original_length), position.stored_length())
-            .saturating_add(offsets);
-        self.engine
-            .cache
-            .check_size(estimate)
-            .map_err(|e| self.place(tile, e.at(position.stored_offset)))?;
+            .working_memory(original, stored, self.geometry.cells_of(tile));
+        let cache = &self.engine.cache;
+        let checked = match self.generic && u64::from(original) > MAX_WHOLE.min(cache.capacity().max(1 << 20))
+        {
+            true => Err(Error::limit(format!(
+                "a chunk of {original} bytes is too large for metadata"
+            ))),
+            false => cache.check_size(usual.saturating_add(offsets)),
+        };
+        checked.map_err(|e| self.place(tile, e.at(position.stored_offset)))?;
+        // Where more is possible, the codec's bound holds.
+        let estimate = most.saturating_add(offsets).min(cache.most_at_once());
         let key = CacheKey::chunk(self.object, tile, chunk);
         self.engine.cache.get(key, estimate, keep, || {
             self.decode(tile, position).map_err(|e| {

@@ -392,6 +392,14 @@ fn cells<'a>(
     for row in 0..count {
         let before = elements.len();
         match cell(row) {
+            // A damaged file may say so of a var-sized cell.
+            Some(bytes) if !bytes.len().is_multiple_of(size) => {
+                let message = format!(
+                    "row {row} of the batch has {} bytes, which is not a whole number of values of {size} bytes",
+                    bytes.len()
+                );
+                return Err(Error::corrupt(message));
+            }
             Some(bytes) => elements.extend_from_slice(bytes),
             None => elements.resize(before + padding, 0),
         }
@@ -474,4 +482,22 @@ fn numbers<'a>(
         _ if datatype.size() == 8 => Arc::new(PrimitiveArray::<Int64Type>::from_iter(times)),
         other => return Err(Error::internal(format!("{} is no number", other.name()))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn a_part_of_a_value_is_no_list() {
+        let lists = |rows: &[&'static [u8]]| {
+            let cell = |row: usize| Some(rows[row]);
+            cells(Datatype::Int32, CellValNum::Var, rows.len(), &cell)
+        };
+        assert_eq!(lists(&[&[1; 8], &[], &[2; 4]]).unwrap().len(), 3);
+        // Both take two whole values together.
+        let error = lists(&[&[1; 5], &[2; 3]]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
 }

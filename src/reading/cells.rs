@@ -30,7 +30,8 @@ pub trait Cell: Sealed + Sized {
     /// Why cells of a field are not of this type; None if they are.
     fn refusal(field: &Field) -> Option<&'static str>;
 
-    /// A cell of a type that is not refused, from its stored bytes. None if they are no text.
+    /// A cell of a type that is not refused, from its stored bytes. None if they are no text, or no whole number
+    /// of values, as a damaged file may say.
     fn of_bytes(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Option<Self>;
 
     /// What a null cell is; None if this type has no such value.
@@ -56,7 +57,10 @@ impl<T: Value> Cell for Vec<T> {
     }
 
     fn of_bytes(_: Datatype, _: CellValNum, bytes: &[u8]) -> Option<Self> {
-        Some(of_bytes(bytes).collect())
+        bytes
+            .len()
+            .is_multiple_of(size_of::<T>())
+            .then(|| of_bytes(bytes).collect())
     }
 }
 
@@ -109,8 +113,8 @@ impl View {
     /// # Errors
     ///
     /// `NotFound` if there is no such field; `InvalidInput` if its cells are not such values, or may be null
-    /// and `C` is no `Option`, or if there are fewer cells; `Corrupt` for text that is none. Also fails if
-    /// what is stored cannot be read.
+    /// and `C` is no `Option`, or if there are fewer cells; `Corrupt` for text that is none and for a part of
+    /// a value. Also fails if what is stored cannot be read.
     pub fn read_cells<C: Cell>(&self, field: &str, cells: Range<u64>) -> Result<Vec<C>> {
         let index = self.field_index(field)?;
         let shown = &self.fields()[index];
@@ -126,7 +130,7 @@ impl View {
                 Some(bytes) => C::of_bytes(shown.datatype, shown.cell_val_num, bytes),
                 None => C::null(),
             };
-            out.push(cell.ok_or_else(|| no_text(shown, shown.datatype, number))?);
+            out.push(cell.ok_or_else(|| not_valid(shown, shown.datatype, number))?);
             Ok(())
         })?;
         Ok(out)
@@ -156,7 +160,7 @@ impl View {
     /// # Errors
     ///
     /// `NotFound` if there is no such field; `InvalidInput` if it has no enumeration, or one of other values;
-    /// `Corrupt` for text that is none. Also fails if what is stored cannot be read.
+    /// `Corrupt` for text that is none and for a part of a value. Also fails if what is stored cannot be read.
     pub fn read_enumerated<C: Cell>(&self, field: &str, cells: Range<u64>) -> Result<Vec<Option<C>>> {
         let index = self.field_index(field)?;
         let shown = &self.fields()[index];
@@ -177,7 +181,9 @@ impl View {
             let of_bytes = |bytes| C::of_bytes(labels.datatype, labels.cell_val_num, bytes);
             out.push(match label {
                 None => None,
-                Some(bytes) => Some(of_bytes(bytes).ok_or_else(|| no_text(shown, labels.datatype, number))?),
+                Some(bytes) => {
+                    Some(of_bytes(bytes).ok_or_else(|| not_valid(shown, labels.datatype, number))?)
+                }
             });
             Ok(())
         })?;
@@ -225,7 +231,7 @@ fn run(open: &dyn Cells, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
     }
 }
 
-fn no_text(field: &Field, datatype: Datatype, cell: u64) -> Error {
+fn not_valid(field: &Field, datatype: Datatype, cell: u64) -> Error {
     let name = String::from_utf8_lossy(&field.name);
     Error::corrupt(format!(
         "cell {cell} of {name:?} is not valid {}",
@@ -281,6 +287,15 @@ mod tests {
         assert!(view.read_enumerated::<f32>("sky", 0..1).is_err());
         assert!(view.read_enumerated::<String>("rain", 0..1).is_err());
         assert!(view.enumeration("rain").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_part_of_a_value_is_no_cell() {
+        let cell = |bytes: &[u8]| Vec::<i32>::of_bytes(Datatype::Int32, CellValNum::Var, bytes);
+        assert_eq!(cell(&[]), Some(vec![]));
+        assert_eq!(cell(&[1, 0, 0, 0, 2, 0, 0, 0]), Some(vec![1, 2]));
+        assert_eq!(cell(&[1, 0, 0, 0, 2]), None);
+        assert_eq!(cell(&[1]), None);
     }
 
     #[test]

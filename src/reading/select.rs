@@ -6,7 +6,7 @@ use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::Kind;
-use crate::format::range::compare;
+use crate::format::range::{Range, compare};
 use crate::format::schema::{Dimension, Schema};
 use crate::query::{DimRange, View};
 use std::cmp::Ordering;
@@ -93,8 +93,9 @@ impl ViewBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if the ranges do not match the dimensions or exceed the domain; `NotFound` if there is
-    /// no dimension or field with a given name, or no array. Also fails if the array cannot be listed, its
+    /// `InvalidInput` if the ranges do not match the dimensions, exceed the domain or the current domain, begin
+    /// above their ends, or have NaN as a bound; `NotFound` if there is no dimension or field with a given
+    /// name, or no array. Also fails if the array cannot be listed, its
     /// schema cannot be read, or a committed fragment is missing.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
@@ -147,8 +148,9 @@ fn combined(
         }
         subarray[index] = range.map_err(|what| refused(dimension, what))?;
     }
-    for (range, dimension) in subarray.iter().zip(&schema.dimensions) {
-        check(range, dimension)?;
+    for (index, (range, dimension)) in subarray.iter().zip(&schema.dimensions).enumerate() {
+        let current = schema.current_domain.as_ref().map(|rect| &rect[index]);
+        check(range, dimension, current)?;
     }
     Ok(subarray)
 }
@@ -217,11 +219,10 @@ impl Coordinate for &str {
     }
 }
 
-/// `InvalidInput` if a range does not fit its dimension.
-fn check(range: &DimRange, dimension: &Dimension) -> Result<()> {
-    let above = |a: &[u8], b: &[u8]| {
-        compare(dimension.datatype, dimension.cell_val_num, a, b) == Some(Ordering::Greater)
-    };
+/// `InvalidInput` if a range is empty, or does not fit its dimension and the current domain along it.
+fn check(range: &DimRange, dimension: &Dimension, current: Option<&Range>) -> Result<()> {
+    let order = |a: &[u8], b: &[u8]| compare(dimension.datatype, dimension.cell_val_num, a, b);
+    let above = |a: &[u8], b: &[u8]| order(a, b) == Some(Ordering::Greater);
     for bound in [&range.lo, &range.hi].into_iter().flatten() {
         let size = dimension.cell_val_num.cell_size(dimension.datatype);
         if size.is_some_and(|size| size != bound.len() as u64) {
@@ -230,12 +231,21 @@ fn check(range: &DimRange, dimension: &Dimension) -> Result<()> {
                 &format!("has a bound of {} bytes", bound.len()),
             ));
         }
-        let domain = dimension.domain.as_ref();
-        if domain.is_some_and(|domain| above(&domain.lo, bound) || above(bound, &domain.hi)) {
+        if order(bound, bound).is_none() {
+            return Err(refused(dimension, "has a bound that is not a number"));
+        }
+        let outside = |allowed: &Range| above(&allowed.lo, bound) || above(bound, &allowed.hi);
+        if dimension.domain.as_ref().is_some_and(outside) {
             return Err(refused(dimension, "exceeds the domain"));
         }
+        if current.is_some_and(outside) {
+            return Err(refused(dimension, "exceeds the current domain"));
+        }
     }
-    Ok(())
+    match (&range.lo, &range.hi) {
+        (Some(lo), Some(hi)) if above(lo, hi) => Err(refused(dimension, "is empty: it begins above its end")),
+        _ => Ok(()),
+    }
 }
 
 impl<T: Value> From<RangeInclusive<T>> for DimRange {
@@ -378,6 +388,7 @@ mod tests {
             (all().range("day", 1_u32..), ErrorKind::InvalidInput, "INT32"),
             (all().range("day", "a"..="b"), ErrorKind::InvalidInput, "INT32"),
             (all().range("day", 0..5), ErrorKind::InvalidInput, "domain"),
+            (all().range("day", 5..5), ErrorKind::InvalidInput, "empty"),
             (all().range("day", ..i32::MIN), ErrorKind::InvalidInput, "its end"),
             (all().fields(["day", "none"]), ErrorKind::NotFound, "\"none\""),
         ] {
@@ -391,6 +402,36 @@ mod tests {
         let north = lightning.at(TimeRange::ALL).range("lat", 50.0..).open().unwrap();
         let latitudes: Vec<f64> = north.read("lat", 0..north.count().unwrap()).unwrap();
         assert!(!latitudes.is_empty() && latitudes.iter().all(|lat| *lat >= 50.0));
+    }
+
+    #[test]
+    fn what_no_coordinate_can_be_in_is_refused() {
+        fn message(array: &str, ranges: [DimRange; 2]) -> Option<String> {
+            let array = Array::open(format!("tests/data/{array}")).unwrap();
+            let error = array.at(TimeRange::ALL).subarray(ranges).open().err()?;
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            Some(error.message().to_owned())
+        }
+        let all = DimRange::default;
+        for (range, part) in [
+            (DimRange::from(f64::NAN..), "not a number"),
+            (DimRange::from(..=f64::NAN), "not a number"),
+            (DimRange::from(50.0..=45.0), "empty"),
+        ] {
+            let message = message("sample/lightning", [range, all()]).unwrap();
+            assert!(message.contains(part), "{message}");
+        }
+        // The domain of the numbers is longer than 0 to 79, and strings have none.
+        let found = |numbers, texts| message("versions/v22/current_domain", [numbers, texts]);
+        assert_eq!(found(DimRange::from(0_i32..=79), DimRange::from("a"..="z")), None);
+        for (numbers, texts, part) in [
+            (DimRange::from(0_i32..=80), all(), "current domain"),
+            (all(), DimRange::from("A"..="b"), "current domain"),
+            (all(), DimRange::from("c"..="b"), "empty"),
+        ] {
+            let message = found(numbers, texts).unwrap();
+            assert!(message.contains(part), "{message}");
+        }
     }
 
     #[test]

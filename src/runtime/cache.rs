@@ -276,10 +276,15 @@ impl ChunkCache {
         self.capacity
     }
 
+    /// The most bytes that may be decoded at once.
+    pub fn most_at_once(&self) -> u64 {
+        self.capacity.max(MIN_ASSUMED_CAPACITY).saturating_add(ALLOWANCE)
+    }
+
     /// `LimitExceeded` if decoding `bytes` bytes at once would take much more memory than the cache has. The
     /// check covers sizes in damaged files, which may be consistent.
     pub fn check_size(&self, bytes: u64) -> Result<()> {
-        let most = self.capacity.max(MIN_ASSUMED_CAPACITY).saturating_add(ALLOWANCE);
+        let most = self.most_at_once();
         if bytes > most {
             return Err(Error::limit(format!(
                 "decoding this takes {bytes} bytes at once, but the cache size allows {most}"

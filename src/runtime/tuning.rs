@@ -35,6 +35,9 @@ pub struct Tuning {
     /// With no more fragments than this, opening them is cheaper than reading their outlines.
     pub opened_fragments: usize,
 
+    /// Cells of a tile of a sparse fragment in a dense array whose coordinates are read at once.
+    pub point_cells: u64,
+
     /// The cells of fragments with no more than this are compared before any is read, to see whether they are
     /// in global order.
     pub small_fragment_cells: u64,
@@ -82,6 +85,7 @@ impl Tuning {
         piece_steps: 16_384,
         wasted_bytes: 256 << 10,
         opened_fragments: 64,
+        point_cells: 1 << 16,
         small_fragment_cells: 1 << 14,
         order_step_candidates: 8192,
         all_order_steps: 512,
@@ -113,6 +117,7 @@ impl Tuning {
         piece_steps: 4,
         wasted_bytes: 16,
         opened_fragments: 1,
+        point_cells: 3,
         small_fragment_cells: 16,
         order_step_candidates: 16,
         all_order_steps: 64,

@@ -52,6 +52,11 @@ const RESERVED: [&str; 2] = [
 /// The deepest that elements may be nested.
 const MAX_DEPTH: usize = 32;
 
+/// The most properties that a request names, and the most bytes of a namespace as it is written: each name is
+/// kept with its namespace, and compared with those before it.
+const MAX_NAMED: usize = 256;
+const MAX_NAMESPACE: usize = 1 << 10;
+
 /// Whether a request asks for the entries of a directory, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
@@ -210,6 +215,9 @@ impl Parser {
                 if let Some(Propfind::Named(named)) = &mut self.wanted
                     && !named.contains(&property)
                 {
+                    if named.len() == MAX_NAMED {
+                        return Err(format!("more than {MAX_NAMED} properties"));
+                    }
                     named.push(property);
                 }
             }
@@ -250,6 +258,9 @@ fn property(reader: &NsReader<&[u8]>, element: &BytesStart<'_>) -> std::result::
     let name = String::from_utf8_lossy(name.into_inner()).into_owned();
     let namespace = match namespace {
         ResolveResult::Unbound => String::new(),
+        ResolveResult::Bound(namespace) if namespace.as_ref().len() > MAX_NAMESPACE => {
+            return Err(format!("a namespace of more than {MAX_NAMESPACE} bytes"));
+        }
         ResolveResult::Bound(namespace) => {
             let uri = String::from_utf8_lossy(namespace.into_inner()).into_owned();
             let uri = quick_xml::escape::unescape(&uri).map_err(|error| error.to_string())?;
@@ -582,6 +593,8 @@ mod tests {
     fn what_is_no_request_is_refused() {
         let inside = |what: &str| format!("<propfind xmlns=\"DAV:\">{what}</propfind>");
         let deep = "<a>".repeat(MAX_DEPTH) + &"</a>".repeat(MAX_DEPTH);
+        let many: String = (0..MAX_NAMED).map(|i| format!("<a{i}/>")).collect();
+        assert!(parse(inside(&format!("<prop>{many}<a0/></prop>")).as_bytes()).is_ok());
         for (body, why) in [
             ("propfind".to_owned(), "text outside"),
             ("<".to_owned(), "not XML"),
@@ -612,6 +625,8 @@ mod tests {
             (inside("<prop><xml:a/></prop>"), "not the namespace"),
             (inside("<prop a=b/>"), "not a request"),
             (inside(&format!("<prop>{deep}</prop>")), "too deeply"),
+            (inside(&format!("<prop>{many}<b/></prop>")), "more than 256 properties"),
+            (format!("<propfind xmlns=\"{}\"/>", "a".repeat(MAX_NAMESPACE + 1)), "more than 1024 bytes"),
         ] {
             match parse(body.as_bytes()) {
                 Err(BadBody::Malformed(found)) => assert!(found.contains(why), "{body}: {found}"),

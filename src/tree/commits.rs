@@ -65,10 +65,10 @@ fn content(array: &Array, commit: &CommitFile) -> Result<CommitContent> {
     match commit.kind {
         CommitKind::Ok | CommitKind::Write => Ok(CommitContent::Marker),
         CommitKind::Ignore | CommitKind::Vacuum => {
-            let lines = parse_lines(&read_text(&array.engine, &commit.path())?);
-            let paths = lines.into_iter().map(|path| ListedPath {
-                normalised: normalise_path(&path),
-                path,
+            let text = read_text(&array.engine, &commit.path())?;
+            let paths = parse_lines(&text).map(|path| ListedPath {
+                normalised: normalise_path(path),
+                path: path.to_vec(),
             });
             Ok(CommitContent::Paths(paths.collect()))
         }

@@ -443,6 +443,11 @@ fn vacuum_files_and_delete_conditions() {
     line.replace_range(20..21, "\u{1}");
     fs::write(sample.path(&vacuum), &line).unwrap();
     sample.finds("commit", &vacuum, "is not the path of a fragment");
+    // At its own line, although the line before has the same text in it.
+    line.replace_range(20.., "1\n1\n");
+    fs::write(sample.path(&vacuum), &line).unwrap();
+    let offsets: Vec<_> = sample.check().iter().map(|problem| problem.offset).collect();
+    assert_eq!(offsets, [Some(0), Some(22)]);
 
     let sample = Sample::new();
     let delete = format!("lightning/__commits/__9_9_{uuid}_22.del");

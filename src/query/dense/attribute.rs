@@ -146,8 +146,9 @@ impl DenseRuns {
                         let hiding: Vec<&Area> = newer
                             .map(|&layer| &self.stack.overlay.layers()[layer].area)
                             .collect();
-                        let cells = points.within(&self.stack.space, &wanted, &hiding, &target, keep)?;
-                        each(Some((layer, &source)), &Plan::Cells(cells))?;
+                        points.within(&self.stack.space, &wanted, &hiding, &target, keep, &mut |cells| {
+                            each(Some((layer, &source)), &Plan::Cells(cells))
+                        })?;
                     }
                 }
                 Ok(())

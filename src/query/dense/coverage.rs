@@ -163,10 +163,13 @@ impl Dense {
             }
             for layer in overlay.sparse(&area) {
                 let points = self.points(layer)?;
-                let found = points.within(&stack.space, &area, &[], &target, Some(Keep::Staying))?;
-                for (_, place) in found {
-                    written[place as usize] = 1;
-                }
+                let keep = Some(Keep::Staying);
+                points.within(&stack.space, &area, &[], &target, keep, &mut |found| {
+                    for (_, place) in found {
+                        written[place as usize] = 1;
+                    }
+                    Ok(())
+                })?;
             }
         }
         Ok(written.contains(&0).then_some(written))

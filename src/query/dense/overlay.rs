@@ -5,6 +5,7 @@
 //! all that it covers, even if the newer one lacks the attribute.
 
 use super::space::Area;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// The box that a fragment covers.
@@ -132,36 +133,35 @@ impl Overlay {
     /// array. `holds` tells whether a layer has the attribute; the values of older layers show through one
     /// that has not.
     pub(super) fn parts(&self, tile: &Area, wanted: &Area, holds: impl Fn(usize) -> bool) -> Parts {
-        // The parts of the tile that newer layers without the attribute cover. None contains another.
-        let mut hiding: Vec<Area> = Vec::new();
         let mut parts = Parts::default();
-        for number in self.touching(tile) {
+        // A layer that does not touch `wanted` hides none that does: it cannot contain all that one covers.
+        let touching = self.touching(wanted);
+        // Behind the oldest layer with the attribute there is nothing to hide.
+        let count = touching.iter().rposition(|&number| holds(number));
+        let count = count.map_or(0, |last| last + 1);
+        // The parts of the tile that newer layers without the attribute cover. Many layers may cover the same.
+        let mut hiding: HashSet<Area> = HashSet::new();
+        for &number in &touching[..count] {
             let layer = &self.layers[number];
             let Some(covered) = layer.area.common(tile) else {
                 continue;
             };
-            let hidden = hiding.iter().any(|newer| newer.contains(&covered));
-            match (holds(number), layer.dense) {
-                _ if hidden => {}
-                (false, true) => {
-                    hiding.retain(|newer| !covered.contains(newer));
-                    hiding.push(covered);
+            if !holds(number) {
+                if layer.dense {
+                    hiding.insert(covered);
                 }
-                (false, false) => {}
-                (true, true) => {
-                    if layer.area.touches(wanted) {
-                        parts.whole.push(number);
-                    }
-                    // All older layers are hidden.
-                    if layer.area.contains(wanted) {
-                        break;
-                    }
-                }
-                (true, false) => {
-                    if layer.area.touches(wanted) {
-                        parts.points.push((number, parts.whole.len()));
-                    }
-                }
+                continue;
+            }
+            if hiding.iter().any(|newer| hides(newer, &covered)) {
+                continue;
+            }
+            match layer.dense {
+                true => parts.whole.push(number),
+                false => parts.points.push((number, parts.whole.len())),
+            }
+            // All older layers are hidden.
+            if layer.dense && layer.area.contains(wanted) {
+                break;
             }
         }
         parts.points.reverse();
@@ -217,6 +217,13 @@ impl Overlay {
         }
         out.extend(left.into_iter().map(|area| LayerPart { layer: None, area }));
     }
+}
+
+/// Whether a layer that covers `newer` of a tile hides an older one that covers `covered` of it.
+fn hides(newer: &Area, covered: &Area) -> bool {
+    #[cfg(test)]
+    tests::COMPARED.set(tests::COMPARED.get() + 1);
+    newer.contains(covered)
 }
 
 /// Halves a box along its longest side; None for a single cell.
@@ -281,6 +288,8 @@ mod tests {
     thread_local! {
         /// How often the area of a layer was looked at.
         pub(super) static LOOKED_AT: Cell<u64> = const { Cell::new(0) };
+        /// How often it was asked whether a layer hides another.
+        pub(super) static COMPARED: Cell<u64> = const { Cell::new(0) };
     }
 
     fn random_area(random: &mut Random, within: &Area) -> Area {
@@ -305,17 +314,19 @@ mod tests {
     }
 
     /// The rule of the module's documentation: drop fragments that a newer one covers in the tile, then take
-    /// the newest that has the cell and the attribute.
-    fn expected(layers: &[Layer], tile: &Area, held: &[bool], place: &[u64]) -> Option<usize> {
+    /// the newest dense one that has the cell and the attribute. Returns it, and the sparse ones that are left
+    /// and newer, oldest first.
+    fn expected(layers: &[Layer], tile: &Area, held: &[bool], place: &[u64]) -> (Option<usize>, Vec<usize>) {
         let covered: Vec<Option<Area>> = layers.iter().map(|layer| layer.area.common(tile)).collect();
         let kept = |number: usize| {
             let own = covered[number].as_ref().unwrap();
-            let mut newer = covered.iter().skip(number + 1).flatten();
-            !newer.any(|newer| newer.contains(own))
+            let mut newer = (number + 1..layers.len()).filter(|&newer| layers[newer].dense);
+            !newer.any(|newer| covered[newer].as_ref().is_some_and(|newer| newer.contains(own)))
         };
-        (0..layers.len())
-            .rev()
-            .find(|&n| layers[n].area.has(place) && held[n] && kept(n))
+        let has = |&n: &usize| layers[n].area.has(place) && held[n] && kept(n);
+        let whole = (0..layers.len()).filter(has).rfind(|&n| layers[n].dense);
+        let points = (whole.map_or(0, |whole| whole + 1)..layers.len()).filter(|&n| !layers[n].dense);
+        (whole, points.filter(has).collect())
     }
 
     #[test]
@@ -329,7 +340,7 @@ mod tests {
             let layers: Vec<Layer> = (0..count)
                 .map(|_| Layer {
                     area: random_area(&mut random, &domain),
-                    dense: true,
+                    dense: random.below(4) > 0,
                 })
                 .collect();
             let lacking = random.below(3);
@@ -337,13 +348,19 @@ mod tests {
             let wanted = random_area(&mut random, &tile);
             let overlay = Overlay::new(layers.clone());
             let parts = overlay.parts(&tile, &wanted, |layer| held[layer]);
-            assert!(parts.points.is_empty());
             let mut seen = 0;
             for part in &parts.boxes {
                 for place in cells(&part.area) {
                     seen += 1;
                     assert!(wanted.has(&place));
-                    assert_eq!(part.layer, expected(&layers, &tile, &held, &place));
+                    let (whole, points) = expected(&layers, &tile, &held, &place);
+                    assert_eq!(part.layer, whole);
+                    let shown = |&&(layer, newer): &&(usize, usize)| {
+                        let mut newer = parts.whole[..newer].iter();
+                        layers[layer].area.has(&place) && !newer.any(|&layer| layers[layer].area.has(&place))
+                    };
+                    let shown = parts.points.iter().filter(shown).map(|(layer, _)| *layer);
+                    assert_eq!(Vec::from_iter(shown), points);
                 }
             }
             // All cells are there and their number is right, so none is there twice.
@@ -435,5 +452,35 @@ mod tests {
             (10_000..5_000_000).contains(&looked_at),
             "{looked_at} areas looked at"
         );
+    }
+    /// The work for ten thousand fragments without the attribute, newer than those that have it, grows with
+    /// their number only.
+    #[test]
+    fn many_fragments_without_the_attribute_are_passed_over_quickly() {
+        let tile = Area(vec![(0, 19_999)]);
+        let single = |n: u64| Area(vec![(n, n)]);
+        let mut areas: Vec<Area> = (0..5).map(|n| Area(vec![(n * 4000, n * 4000 + 3999)])).collect();
+        areas.extend((0..10_000).map(single));
+        areas.extend((0..10_000).map(|_| single(7)));
+        let layers: Vec<Layer> = areas
+            .into_iter()
+            .map(|area| Layer { area, dense: true })
+            .collect();
+        let overlay = Overlay::new(layers);
+        COMPARED.set(0);
+        let asked = Cell::new(0u64);
+        let parts = overlay.parts(&tile, &tile, |layer| {
+            asked.set(asked.get() + 1);
+            layer < 5
+        });
+        assert_eq!(parts.whole, [4, 3, 2, 1, 0]);
+        let none = overlay.parts(&tile, &tile, |_| false);
+        assert_eq!((none.whole.len(), none.boxes[0].layer), (0, None));
+        // One cell: those elsewhere are not looked at.
+        let one = overlay.parts(&tile, &single(9000), |layer| layer < 5);
+        assert_eq!(one.whole, [2]);
+        let (compared, asked) = (COMPARED.get(), asked.get());
+        assert!(compared <= 51_000, "{compared} comparisons");
+        assert!(asked <= 41_000, "{asked} questions");
     }
 }

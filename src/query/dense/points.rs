@@ -47,10 +47,18 @@ impl Points {
         points.boxes = engine.cache.derive(key, size, Keep::Staying, || {
             let mut out = Vec::new();
             for tile in 0..info.geometry.tile_num {
-                for indexes in points.tile(&stack.space, tile, Some(Keep::Passing))? {
-                    let ends = indexes.iter().min().zip(indexes.iter().max());
-                    let (first, last) = ends.ok_or_else(|| Error::internal("a tile has no cells"))?;
-                    out.push((*first, *last));
+                let mut ends: Vec<Option<(u64, u64)>> = vec![None; points.columns.len()];
+                points.pieces(&stack.space, tile, Some(Keep::Passing), &mut |_, indexes| {
+                    for (ends, along) in ends.iter_mut().zip(indexes) {
+                        for &index in along {
+                            let (first, last) = ends.unwrap_or((index, index));
+                            *ends = Some((first.min(index), last.max(index)));
+                        }
+                    }
+                    Ok(())
+                })?;
+                for ends in ends {
+                    out.push(ends.ok_or_else(|| Error::internal("a tile has no cells"))?);
                 }
             }
             Ok(out)
@@ -58,25 +66,37 @@ impl Points {
         Ok(points)
     }
 
-    /// The indexes of a tile's cells along each dimension.
-    fn tile(&self, space: &Space, tile: u64, keep: Option<Keep>) -> Result<Vec<Vec<u64>>> {
+    /// Calls `each` with the cells of a tile, some at a time, since a tile has any number of cells: the number
+    /// of the first of them in the fragment, and the indexes of all along each dimension.
+    fn pieces(
+        &self,
+        space: &Space,
+        tile: u64,
+        keep: Option<Keep>,
+        each: &mut dyn FnMut(u64, &[Vec<u64>]) -> Result<()>,
+    ) -> Result<()> {
         let geometry = &self.info.geometry;
-        let first = tile * geometry.tile_cells;
-        let end = first + geometry.cells_of(tile);
-        let columns = self.columns.iter().zip(&space.axes);
-        let indexes = columns.map(|(column, axis)| {
-            let size = axis.size() as u64;
-            let bytes = first * size..end * size;
-            let mut out = Output::keeping(keep);
-            column.read(bytes, &mut out)?;
-            let coordinates = out.chunks_exact(axis.size().max(1));
-            coordinates.map(|coordinate| axis.index(coordinate)).collect()
-        });
-        indexes.collect()
+        let mut first = tile * geometry.tile_cells;
+        let last = first + geometry.cells_of(tile);
+        while first < last {
+            let end = last.min(first.saturating_add(self.info.engine.tuning.point_cells));
+            let columns = self.columns.iter().zip(&space.axes);
+            let indexes = columns.map(|(column, axis)| {
+                let size = axis.size() as u64;
+                let bytes = first * size..end * size;
+                let mut out = Output::keeping(keep);
+                column.read(bytes, &mut out)?;
+                let coordinates = out.chunks_exact(axis.size().max(1));
+                coordinates.map(|coordinate| axis.index(coordinate)).collect()
+            });
+            each(first, &indexes.collect::<Result<Vec<_>>>()?)?;
+            first = end;
+        }
+        Ok(())
     }
 
-    /// The cells in `wanted` that are in none of `hiding`: the number of each in the fragment, and its
-    /// position in `target`.
+    /// Calls `each` with the cells in `wanted` that are in none of `hiding`, some at a time: the number of each
+    /// in the fragment, and its position in `target`.
     pub(super) fn within(
         &self,
         space: &Space,
@@ -84,25 +104,27 @@ impl Points {
         hiding: &[&Area],
         target: &Target<'_>,
         keep: Option<Keep>,
-    ) -> Result<Vec<(u64, u64)>> {
-        let mut found = Vec::new();
+        each: &mut dyn FnMut(Vec<(u64, u64)>) -> Result<()>,
+    ) -> Result<()> {
         for (tile, bounds) in self.boxes.chunks_exact(self.columns.len().max(1)).enumerate() {
             let bounds = Area(bounds.to_vec());
             if !bounds.touches(wanted) {
                 continue;
             }
-            let indexes = self.tile(space, tile as u64, keep)?;
-            let first = tile as u64 * self.info.geometry.tile_cells;
-            let mut place = vec![0; indexes.len()];
-            for cell in 0..indexes.first().map_or(0, Vec::len) {
-                for (index, along) in place.iter_mut().zip(&indexes) {
-                    *index = along[cell];
+            self.pieces(space, tile as u64, keep, &mut |first, indexes| {
+                let mut found = Vec::new();
+                let mut place = vec![0; indexes.len()];
+                for cell in 0..indexes.first().map_or(0, Vec::len) {
+                    for (index, along) in place.iter_mut().zip(indexes) {
+                        *index = along[cell];
+                    }
+                    if wanted.has(&place) && !hiding.iter().any(|area| area.has(&place)) {
+                        found.push((first + cell as u64, target.position(place.iter().copied())));
+                    }
                 }
-                if wanted.has(&place) && !hiding.iter().any(|area| area.has(&place)) {
-                    found.push((first + cell as u64, target.position(place.iter().copied())));
-                }
-            }
+                each(found)
+            })?;
         }
-        Ok(found)
+        Ok(())
     }
 }

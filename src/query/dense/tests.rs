@@ -2,7 +2,9 @@
 //! of each cell independently, without another library.
 
 use super::super::testing::{Files, Parts, UUID, generic, open, read, tile};
-use super::super::{DimRange, View};
+use super::super::{DimRange, Merge, View};
+use super::copy::Target;
+use super::points::Points;
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::error::ErrorKind;
@@ -482,6 +484,40 @@ fn a_box_decodes_the_tiles_that_it_touches_once_each() {
         read(&*view.open(2).unwrap(), Content::Data, 500);
         assert_eq!(stats.chunks_decoded.get(), 64 * chunks_of_tile);
     }
+}
+
+/// A tile has as many cells as its schema says, which nothing bounds.
+#[test]
+fn coordinates_of_a_tile_are_read_some_at_a_time() {
+    let (mut writer, design) = square(16, 4, 0);
+    let cells = places(&[(3, 4), (2, 6)], false);
+    writer.fragment(1, &design, &[(3, 4), (2, 6)], Some(&cells));
+    let (array, _) = writer.open();
+    let view = View::new(array, None, None).unwrap();
+    let Merge::Dense(dense) = view.merge().unwrap() else {
+        panic!("the array is dense")
+    };
+    let stack = dense.stack().unwrap();
+    let points = Points::open(stack, &stack.open(1).unwrap()).unwrap();
+    let target = Target {
+        origin: &[0, 0],
+        strides: &[16, 1],
+        start: 0,
+    };
+    let (mut found, mut counts) = (Vec::new(), Vec::new());
+    let domain = stack.space.domain();
+    points
+        .within(&stack.space, &domain, &[], &target, None, &mut |piece| {
+            counts.push(piece.len());
+            found.extend(piece);
+            Ok(())
+        })
+        .unwrap();
+    let expected = cells.iter().map(|place| (place[0] - 1) * 16 + place[1] - 1);
+    let expected = expected.map(|place| place as u64);
+    assert_eq!(found, Vec::from_iter((0..10).zip(expected)));
+    // Three of the four cells of a tile at a time.
+    assert_eq!(counts, [3, 1, 3, 1, 2]);
 }
 
 #[test]
