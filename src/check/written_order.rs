@@ -64,17 +64,27 @@ impl WrittenOrder {
         })
     }
 
-    /// Compares two cells by their coordinates.
+    /// Compares two cells by their coordinates. Where strings of unsigned and of signed bytes have different
+    /// orders, both are right: libtiledb writes in that of its platform's characters.
     pub(crate) fn compare(&self, a: &[&[u8]], b: &[&[u8]]) -> Ordering {
+        match self.compare_by(a, b, compare_unsigned) {
+            Ordering::Greater => self.compare_by(a, b, compare_signed),
+            order => order,
+        }
+    }
+
+    fn compare_by(
+        &self,
+        a: &[&[u8]],
+        b: &[&[u8]],
+        compare: impl Fn(&Dimension, &[u8], &[u8]) -> Ordering,
+    ) -> Ordering {
         let tile = |i: usize| match (self.dimensions.get(i), a.get(i), b.get(i)) {
             (Some(along), Some(a), Some(b)) => along.compare_tiles(a, b),
             _ => Ordering::Equal,
         };
         let cell = |i: usize| match (self.dimensions.get(i), a.get(i), b.get(i)) {
-            (Some(along), Some(a), Some(b)) => {
-                let d = &along.dimension;
-                compare(d.datatype, d.cell_val_num, a, b).unwrap_or(Ordering::Equal)
-            }
+            (Some(along), Some(a), Some(b)) => compare(&along.dimension, a, b),
             _ => Ordering::Equal,
         };
         let places = |curve: &Curve| Some(curve.certain_place(a)?.cmp(&curve.certain_place(b)?));
@@ -99,6 +109,21 @@ impl WrittenOrder {
         let at = |i: usize| if from_last { count - 1 - i } else { i };
         let unequal = (0..count).map(at).map(compare).find(|o| o.is_ne());
         unequal.unwrap_or(Ordering::Equal)
+    }
+}
+
+fn compare_unsigned(dimension: &Dimension, a: &[u8], b: &[u8]) -> Ordering {
+    compare(dimension.datatype, dimension.cell_val_num, a, b).unwrap_or(Ordering::Equal)
+}
+
+/// [`compare_unsigned`] with strings in the order of signed bytes.
+fn compare_signed(dimension: &Dimension, a: &[u8], b: &[u8]) -> Ordering {
+    match dimension.cell_val_num.is_var() {
+        true => a
+            .iter()
+            .map(|byte| byte.cast_signed())
+            .cmp(b.iter().map(|byte| byte.cast_signed())),
+        false => compare_unsigned(dimension, a, b),
     }
 }
 
@@ -188,6 +213,9 @@ mod tests {
         let mut strings = schema(22, true, &[var("s", Datatype::StringAscii)], &[]);
         let order = WrittenOrder::new(&strings, 22).unwrap();
         assert_eq!(order.compare(&[b"a\0b"], &[b"a\0a"]), Ordering::Greater);
+        assert_eq!(order.compare(&[b"\x81"], &[b"\x80"]), Ordering::Greater);
+        assert_eq!(order.compare(&[b"\x80"], &[b"a"]), Ordering::Less);
+        assert_eq!(order.compare(&[b"a"], &[b"\x80"]), Ordering::Less);
         strings.cell_order = Layout::Hilbert;
         let order = WrittenOrder::new(&strings, 22).unwrap();
         assert!(WrittenOrder::new(&strings, 7).is_none());

@@ -232,21 +232,24 @@ impl Grid {
     /// state.
     pub fn of(view: &View, naming: Naming) -> Result<Arc<Grid>> {
         let array = view.array();
-        let object = array.engine.number(&("grid", &array.path, view.state(), naming));
+        let shown = view.shown_labels()?;
+        let state = view.state_with(&shown);
+        let object = array.engine.number(&("grid", &array.path, state, naming));
         array
             .engine
             .cache
             .derive(CacheKey::of(object), 4096, Keep::Staying, || {
-                Grid::make(view, naming)
+                Grid::make(view, &shown, naming)
             })
     }
 
-    fn make(view: &View, naming: Naming) -> Result<Grid> {
+    /// The grid with these of the view's labels, as far as they fit into one.
+    fn make(view: &View, shown: &[usize], naming: Naming) -> Result<Grid> {
         let encoded = encoded_names(view).into_iter().map(|name| naming.name(name));
         let names = names::unique(encoded.collect(), names::MAX);
         let mut taken: HashSet<String> = names.iter().cloned().collect();
         let (covered, region) = (view.is_covered()?, view.region()?);
-        let labels = labels(view, naming, &mut taken)?;
+        let labels = labels(view, shown, naming, &mut taken)?;
         let metadata = Metadata::of(view)?;
         let placed = Placed::of(&metadata, view)?;
         let auxiliary: Vec<&str> = labels.iter().map(|label| &*label.name).collect();
@@ -362,6 +365,13 @@ impl Grid {
             variables,
             attributes,
         })
+    }
+
+    /// The indexes of the labels, among the view's, that it shows.
+    pub(super) fn labels(&self) -> Vec<usize> {
+        let labels = self.variables.iter();
+        let labels = labels.filter(|variable| matches!(variable.kind, VariableKind::Label(_)));
+        labels.map(|variable| variable.field).collect()
     }
 
     /// The variable of this name.
@@ -593,16 +603,20 @@ pub(super) fn left_out(view: &View, naming: Naming) -> Result<Vec<(usize, String
     Ok(out)
 }
 
-/// The labels of the axes that a grid shows.
-fn labels(view: &View, naming: Naming, taken: &mut HashSet<String>) -> Result<Vec<Variable>> {
+/// The labels of the axes that a grid shows, of those that the view shows.
+fn labels(
+    view: &View,
+    shown: &[usize],
+    naming: Naming,
+    taken: &mut HashSet<String>,
+) -> Result<Vec<Variable>> {
     let mut out = Vec::new();
-    for (index, AxisLabel { label, .. }) in view.labels().iter().enumerate() {
+    for &index in shown {
+        let label = &view.labels()[index].label;
         let Some(datatype) = label_type(label) else {
             continue;
         };
-        let Ok(along) = view.along(index)? else {
-            continue;
-        };
+        let along = view.along(index)?.map_err(Error::not_found)?;
         let shown = along.shown()?;
         let name = made_up(&naming.name(names::encode(&label.name)), "", taken);
         let kind = VariableKind::Label(label.dimension_index as usize);

@@ -174,12 +174,12 @@ impl Metadata {
         Ok(Arc::new(damaged))
     }
 
-    /// The state of a file that shows `view` and these metadata. A damaged file may be whole again, while the
-    /// state of the view, which names it, stays the same.
-    pub(super) fn state(&self, view: &View) -> u64 {
+    /// The state of a file that shows these metadata and what has `state`. A damaged file may be whole again,
+    /// while the state of the view, which names it, stays the same.
+    pub(super) fn state(&self, state: u64) -> u64 {
         match self.is_damaged {
-            false => view.state(),
-            true => hash(&(view.state(), "damaged")),
+            false => state,
+            true => hash(&(state, "damaged")),
         }
     }
 

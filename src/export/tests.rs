@@ -10,6 +10,8 @@ use crate::format::testing::{Bytes, Random};
 use crate::query::testing::{Files, Parts, UUID, generic, open, open_local, tile};
 use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
+use crate::tree::{Tree, TreeOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The test arrays, nested ones too, in a fixed order.
@@ -39,6 +41,11 @@ pub(super) struct OneTile<'a> {
 impl OneTile<'_> {
     /// Writes the schema of this time.
     pub(super) fn create(&self, storage: &mut MemoryStorage, time: u64) {
+        self.create_labelled(storage, time, &Bytes::default().u32(0).bytes);
+    }
+
+    /// [`OneTile::create`] with dimension labels: their number, and what the schema has of each.
+    fn create_labelled(&self, storage: &mut MemoryStorage, time: u64, labels: &[u8]) {
         let b = Bytes::default().u32(22).u8(0).u8(0).u8(0).u8(0).u64(1);
         let b = b.pipeline(&[]).pipeline(&[]).pipeline(&[]);
         let mut b = b.u32(self.dimensions.len() as u32);
@@ -53,7 +60,7 @@ impl OneTile<'_> {
             let of = of.u64(fill.len() as u64).raw(&fill);
             b = of.u8(u8::from(*nullable)).u8(0).u8(0).text32("");
         }
-        let body = b.u32(0).u32(0).u32(0).u8(1).bytes;
+        let body = b.raw(labels).u32(0).u32(0).u8(1).bytes;
         let path = format!("__schema/__{time}_{time}_{UUID}");
         storage.insert(Path::new(&path), generic(&body));
     }
@@ -140,6 +147,67 @@ fn what_damaged_metadata_change_is_another_version() {
             .zip(damaged)
             .all(|(whole, damaged)| *whole != damaged)
     );
+}
+
+/// A label that was damaged when files were read may be whole again in the same state.
+#[test]
+fn files_have_a_label_as_soon_as_it_is_whole() {
+    let of = |attribute| OneTile {
+        dimensions: &[("y", 4)],
+        attributes: attribute,
+    };
+    let label = Bytes::default().u32(1).u32(0).text32("lat").u8(1);
+    let label = label.text64("__labels/l0").text32("label").u8(1);
+    let label = label.u8(Datatype::Float64 as u8).u32(1).u8(0).bytes;
+    let (mut storage, mut labels) = (MemoryStorage::default(), MemoryStorage::default());
+    let (array, own) = (
+        of(&[("a", Datatype::Int32, 1, false)]),
+        of(&[("label", Datatype::Float64, 1, false)]),
+    );
+    array.create_labelled(&mut storage, 1, &label);
+    array.write(&mut storage, 1);
+    own.create(&mut labels, 1);
+    own.write(&mut labels, 1);
+    for (path, bytes) in labels.files() {
+        storage.insert(&Path::new("__labels/l0").join(path), bytes.clone());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for (path, bytes) in storage.files() {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    let options = TreeOptions {
+        cache_size: 64 << 20,
+        ..TreeOptions::default()
+    };
+    let open = || Tree::open(folder.path(), &options).unwrap();
+    let names = [
+        "table.csv",
+        "head.csv",
+        "table.parquet",
+        "array.nc",
+        "array.zarr/zarr.json",
+    ];
+    let read = |tree: &Tree| {
+        names.map(|name| {
+            let file = tree.root.find(&format!("data/{name}")).unwrap().unwrap();
+            file.read_all().unwrap()
+        })
+    };
+    let whole = read(&open());
+    let metadata = format!("__labels/l0/__fragments/__1_1_{UUID}_22/__fragment_metadata.tdb");
+    let metadata = folder.path().join(metadata);
+    let bytes = fs::read(&metadata).unwrap();
+    fs::write(&metadata, &bytes[..bytes.len() / 2]).unwrap();
+    let tree = open();
+    let damaged = read(&tree);
+    fs::write(&metadata, &bytes).unwrap();
+    let mended = read(&tree);
+    for (place, name) in names.iter().enumerate() {
+        assert!(damaged[place] != whole[place], "{name}");
+        assert!(mended[place] == whole[place], "{name}");
+    }
 }
 
 /// Bytes as `hexdump -C` shows them.

@@ -202,12 +202,12 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, u6
                 Some((value, _)) if attribute.datatype.kind() == Kind::Float => Some(digits(value)),
                 // Of an exponent, GDAL's reader of integers of 64 bits takes no notice.
                 Some((_, stored)) => Scalar::read(attribute.datatype, &stored).map(digits),
-                None if view.is_covered()? => None,
+                None if !attribute.nullable && view.is_covered()? => None,
                 None => nodata(&view, attribute)?,
             }
         }
     };
-    let state = metadata.state(&view);
+    let state = metadata.state(view.state());
     Ok((view, image, state))
 }
 

@@ -13,6 +13,7 @@ use crate::format::enums::DataOrder;
 use crate::format::range::compare;
 use crate::format::schema::{DimensionLabel, Schema};
 use crate::fragment::cells::Cells;
+use crate::runtime::hash;
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -174,6 +175,22 @@ impl View {
                 ErrorKind::NotFound => Ok(Err(error.message().to_owned())),
                 _ => Ok(Err(error.to_string())),
             },
+        }
+    }
+
+    /// The indexes of the labels that the view shows. Reads metadata of fragments, if there are labels.
+    pub(crate) fn shown_labels(&self) -> Result<Vec<usize>> {
+        let all = 0..self.labels().len();
+        let shown = all.map(|index| Ok(self.along(index)?.is_ok().then_some(index)));
+        shown.filter_map(Result::transpose).collect()
+    }
+
+    /// The state of a file that shows this view with these of its labels. A label that is damaged, and so left
+    /// out, may be whole again while the [state](View::state) of the view, which names it, stays the same.
+    pub(crate) fn state_with(&self, shown: &[usize]) -> u64 {
+        match shown.len() == self.labels().len() {
+            true => self.state(),
+            false => hash(&(self.state(), shown)),
         }
     }
 

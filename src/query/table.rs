@@ -147,6 +147,13 @@ impl Table {
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
+
+    /// The state of a file that shows the table, a part of the view `whole`: see [`View::state_with`].
+    pub fn state(&self, whole: &View) -> u64 {
+        let labels = self.columns.iter().filter(|column| column.is_label());
+        let labels = labels.map(|column| column.field - self.view.fields().len());
+        whole.state_with(&labels.collect::<Vec<_>>())
+    }
 }
 
 /// The column of dimension label `index`, called `name`; None if the view `whole` does not show it.

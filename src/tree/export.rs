@@ -164,7 +164,8 @@ impl AsZarr for ViewSource {
     }
 
     fn state(&self) -> Option<u64> {
-        Some(self.view().ok()?.state())
+        let view = self.view().ok()?;
+        Some(view.state_with(&view.shown_labels().ok()?))
     }
 
     fn mtime(&self) -> u64 {

@@ -120,8 +120,8 @@ impl Element for Dense {
         variable.fill = of.fill();
         variable.chunks = self.chunks()?;
         let (shape, sides) = (self.shape.clone(), variable.chunks.sides.clone());
-        // A range without cells is none.
-        let ends = shape.iter().map(|length| range(0, *length as i64 - 1));
+        // A range without cells is none. A domain of INT64 has up to 2^63 coordinates from 0 on.
+        let ends = shape.iter().map(|length| range(0, length.wrapping_sub(1) as i64));
         let content = DenseChunks {
             view: Arc::new(self.view.part(ends.collect())),
             variable,
@@ -194,7 +194,10 @@ impl Element for Filled {
         let (rows, of) = (axis.len(), Type::Number(datatype));
         let width = self.width()?;
         let (shape, sides) = (vec![rows, width], vec![rows.min(rows_of_chunk(width)), width]);
+        let array = self.view.array();
+        let of_rows = ("anndata filled", &array.path, self.view.state(), &axis);
         let content = FilledChunks {
+            object: array.engine.number(&of_rows),
             view: self.view.clone(),
             axis,
             field,
@@ -210,6 +213,8 @@ impl Element for Filled {
 
 #[derive(Clone)]
 struct FilledChunks {
+    /// The number of its tables in the cache. All of a listed axis is hashed for it.
+    object: u64,
     view: Arc<View>,
     axis: Arc<Axis>,
     field: usize,
@@ -222,10 +227,9 @@ impl FilledChunks {
         let cells = (rows.end - rows.start).checked_mul(self.width);
         let bytes = cells.and_then(|cells| cells.checked_mul(of.size()));
         let len = bytes.ok_or_else(|| Error::limit("a chunk would have 2^64 bytes or more"))?;
-        let (engine, path) = (&self.view.array().engine, &self.view.array().path);
-        engine.cache.check_size(len)?;
+        self.view.array().engine.cache.check_size(len)?;
         Ok(Table {
-            object: engine.number(&("anndata filled", path, self.view.state(), &self.axis)),
+            object: self.object,
             view: self.view.clone(),
             axis: self.axis.clone(),
             field: self.field,
@@ -512,13 +516,14 @@ impl Element for Scalar {
 
 #[cfg(test)]
 mod tests {
-    use super::super::csr::tests::{Cell, DUPLICATES, view};
+    use super::super::csr::tests::{Cell, DUPLICATES, PLAIN, view};
     use super::*;
 
     #[test]
     fn cells_at_one_place_are_an_error() {
         let made = |cells: Vec<Cell>| {
             let content = FilledChunks {
+                object: 0,
                 view: view(&DUPLICATES.array(&[cells]).1),
                 axis: Arc::new(Axis::Whole(5)),
                 field: 2,
@@ -531,5 +536,15 @@ mod tests {
         assert_eq!(filled.iter().filter(|byte| **byte > 0).count(), 3);
         let error = made([different, vec![(3, 4, 5, u64::MAX)]].concat()).unwrap_err();
         assert!(error.to_string().contains("(3, 4)"), "{error}");
+    }
+
+    #[test]
+    fn an_axis_may_have_all_coordinates_from_0_on() {
+        let dense = Dense {
+            view: view(&PLAIN.array(&[]).1),
+            shape: vec![1 << 63, 0],
+            division: Division::Tiles,
+        };
+        dense.node().unwrap();
     }
 }

@@ -77,19 +77,23 @@ pub fn is_listed(view: &View, most: u64) -> Result<bool> {
 
 /// The file. Its length is computed by writing all of it once, unless the cache has the length.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
-    let body = Body::new(&"table.csv", Writer::new(view, view)?)?;
-    let header = header(&body.writer.table);
-    FileLayout::new(view.state(), vec![Box::new(header), Box::new(body)])
+    file("table.csv", Writer::new(view, view)?, view)
 }
 
 /// The file up to its 1,000th row. Reads only these rows.
 pub fn head(view: &Arc<View>) -> Result<FileLayout> {
     let mut writer = Writer::new(&Arc::new(view.head(HEAD_ROWS)?), view)?;
     writer.rows = writer.rows.min(HEAD_ROWS);
-    // The columns are those of the whole table.
-    let body = Body::new(&("head.csv", view.state()), writer)?;
+    file("head.csv", writer, view)
+}
+
+/// The file `name` that `writer` writes, of the view `whole` or its first rows.
+fn file(name: &str, writer: Writer, whole: &View) -> Result<FileLayout> {
+    // The columns are those of the whole table, which its own state does not tell.
+    let state = writer.table.state(whole);
+    let body = Body::new(&(name, state), writer)?;
     let header = header(&body.writer.table);
-    FileLayout::new(view.state(), vec![Box::new(header), Box::new(body)])
+    FileLayout::new(state, vec![Box::new(header), Box::new(body)])
 }
 
 /// The bytes of the file in sequence. Does not compute its length.

@@ -119,14 +119,16 @@ fn it_is_measured_once_and_read_from_the_row_that_is_wanted() {
     assert_eq!(decoded(), 0);
     let first = layout(&view).unwrap();
     let whole = streamed(&view).unwrap();
-    let body = Body::new(&"table.csv", Writer::new(&view, &view).unwrap()).unwrap();
+    let body = Body::new(&("table.csv", view.state()), Writer::new(&view, &view).unwrap()).unwrap();
     assert_eq!(body.blocks.rows, [1024, 2048, 2190]);
     assert_eq!(first.len(), whole.len() as u64);
     // With only the row positions cached, the last rows decode no more than their own tiles.
     let other = Array::open(data("sample/weather")).unwrap();
     let other = Arc::new(other.at(TimeRange::ALL).open().unwrap());
     let array = other.array();
-    let object = array.engine.number(&("table.csv", &array.path, other.state()));
+    let object = array
+        .engine
+        .number(&(("table.csv", other.state()), &array.path, other.state()));
     let blocks = Blocks {
         rows: body.blocks.rows.clone(),
         ends: body.blocks.ends.clone(),

@@ -6,6 +6,7 @@ use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Field;
 use crate::names;
 use crate::query::View;
+use std::collections::HashMap;
 
 /// The most bytes of an attribute's value.
 const MAX_VALUE: usize = 65_535;
@@ -110,11 +111,14 @@ fn named<'k>(keys: impl Iterator<Item = &'k [u8]>, naming: Naming) -> Vec<String
 /// is told by `_FillValue` of the metadata, if there is one.
 pub(super) fn add(variable: &mut Variable, metadata: &Attributes, naming: Naming) {
     let keys = metadata.iter().map(|(key, _)| key.as_bytes());
+    // The names from the metadata are unique, and may be hundreds of thousands.
+    let before = variable.attributes.iter().enumerate();
+    let before: HashMap<String, usize> = before.map(|(place, (name, _))| (name.clone(), place)).collect();
     for (name, (key, value)) in named(keys, naming).into_iter().zip(metadata) {
-        let before = variable.attributes.iter_mut().find(|(other, _)| *other == name);
+        let before = before.get(&name).map(|place| &mut variable.attributes[*place].1);
         match (key.as_str(), value, before) {
             ("_FillValue", Value::Numbers(_, bytes), _) => variable.fill_value = Some(bytes.clone()),
-            (_, Value::Text(theirs), Some((_, Value::Text(ours)))) => *ours = joined(theirs, ours),
+            (_, Value::Text(theirs), Some(Value::Text(ours))) => *ours = joined(theirs, ours),
             (_, _, Some(_)) => {}
             (_, _, None) => variable.attributes.push((name, value.clone())),
         }

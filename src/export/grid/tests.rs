@@ -70,6 +70,19 @@ fn a_fill_value_stands_for_what_is_missing_where_it_can() {
     assert!(of(TimeMs, false, &7i64.to_le_bytes(), false) && !of(TimeMs, false, &7i64.to_le_bytes(), true));
 }
 
+/// A file of metadata may have as many: one after the other, they would take minutes.
+#[test]
+fn many_attributes_join_those_of_the_field() {
+    let value = Value::Text("b".to_owned());
+    let metadata = (0..200_000).map(|number| (format!("key {number:06}"), value.clone()));
+    let metadata: Attributes = metadata.chain([("units".to_owned(), value.clone())]).collect();
+    let mut variable = Variable::new("a".to_owned(), VariableKind::Values, 0, Datatype::Int8);
+    variable.attributes = vec![("units".to_owned(), Value::Text("a".to_owned()))];
+    add(&mut variable, &metadata, Naming::Zarr);
+    assert_eq!(variable.attributes[0].1, Value::Text("b a".to_owned()));
+    assert_eq!(variable.attributes.len(), metadata.len());
+}
+
 #[test]
 fn labels_become_words() {
     let word = |label: &[u8]| meaning(Datatype::StringUtf8, label);

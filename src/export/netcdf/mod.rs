@@ -126,9 +126,10 @@ fn too_large(view: &View, shape: &[u64]) -> Result<Option<String>> {
 /// data.
 pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let array = view.array();
-    let object = array.engine.number(&("array.nc", &array.path, view.state()));
     let group = Arc::new(FileGroup::of_view(view.clone(), Naming::NetCdf)?);
-    file(&array.engine, object, view.state(), &group, Some(CONVENTIONS))
+    let state = view.state_with(&group.grid.labels());
+    let object = array.engine.number(&("array.nc", &array.path, state));
+    file(&array.engine, object, state, &group, Some(CONVENTIONS))
 }
 
 /// The file of a group and all in it. `object` is the cache's number for its header, and `version` the state
@@ -222,8 +223,12 @@ struct Chunked {
 impl Storage {
     /// The storage of a variable that `chunks` may cut, of values of `size` bytes. None beyond 2^64 bytes.
     fn of(chunks: Chunks, size: u64) -> Option<Storage> {
-        let bytes = |axes: &[u64]| axes.iter().copied().try_fold(size, u64::checked_mul);
-        let scattered = chunks.counts().skip(1).any(|count| count > 1);
+        let bytes = |axes: &[u64]| match axes.contains(&0) {
+            true => Some(0),
+            false => axes.iter().copied().try_fold(size, u64::checked_mul),
+        };
+        // An index of no chunks would have no bytes, and its address would be that of something else.
+        let scattered = chunks.count() > 0 && chunks.counts().skip(1).any(|count| count > 1);
         // HDF5 counts the bytes of a chunk in 32 bits.
         let chunk = bytes(&chunks.sides).and_then(|bytes| u32::try_from(bytes).ok());
         Some(match chunk.filter(|_| scattered) {

@@ -58,6 +58,17 @@ fn what_has_to_be_decoded_begins_behind_what_is_looked_at() {
 }
 
 #[test]
+fn a_variable_without_cells_has_no_index() {
+    let of = |shape: [u64; 4]| {
+        let (shape, sides) = (shape.to_vec(), vec![1; 4]);
+        Storage::of(Chunks { shape, sides }, 4).unwrap()
+    };
+    assert!(of([2, 3, 1, 1]).chunked.is_some());
+    let empty = of([1 << 40, 1 << 40, 3, 0]);
+    assert_eq!((empty.chunked.is_none(), empty.bytes, empty.index), (true, 0, 0));
+}
+
+#[test]
 fn length_and_header_decode_nothing() {
     let mut files = 0;
     for path in arrays() {

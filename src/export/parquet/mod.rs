@@ -86,7 +86,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let table = Table::new(view)?;
     let metadata = Metadata::or_none(view)?;
     let leaves = leaves(&table, &metadata)?;
-    let (array, state) = (view.array(), metadata.state(view));
+    let (array, state) = (view.array(), metadata.state(table.state(view)));
     let object = |part| array.engine.number(&("table.parquet", &array.path, state, part));
     let key = CacheKey::of(object(usize::MAX));
     let plan = array.engine.cache.derive(key, 4096, Keep::Staying, || {

@@ -8,6 +8,7 @@ use super::batch::WRONG_TURN;
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
+use crate::check::{CheckOptions, Kind, Problem, check_over};
 use crate::engine::Engine;
 use crate::error::ErrorKind;
 use crate::format::testing::{Bytes, Random};
@@ -21,6 +22,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 mod arrays;
 use arrays::{
@@ -355,6 +357,26 @@ fn a_lone_fragment_of_strings_is_not_judged() {
     assert!(all(&head, 0).unwrap().starts_with("aab\u{e9}bb".as_bytes()));
     assert!(all(&view(), 0).unwrap() == wanted.as_bytes());
     assert_eq!(view().state(), state);
+    let disorders = Arc::new(AtomicU64::new(0));
+    let found = disorders.clone();
+    let report = Box::new(move |problem: Problem| {
+        found.fetch_add(u64::from(problem.kind == Kind::Order), Relaxed);
+    });
+    let options = CheckOptions {
+        cache_size: 1 << 20,
+        keys: Vec::new(),
+        follow_symlinks: false,
+        threads: 1,
+    };
+    check_over(
+        Arc::new(storage),
+        Arc::default(),
+        &options,
+        report,
+        Arc::default(),
+    )
+    .unwrap();
+    assert_eq!(disorders.load(Relaxed), 0);
 }
 
 /// Fragments of cells at these places, in this order, written at times 10 to 20 if `timed`.

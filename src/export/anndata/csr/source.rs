@@ -103,7 +103,7 @@ fn meet(a: &RangeInclusive<i64>, b: &RangeInclusive<i64>) -> bool {
 impl WholeFragment {
     /// None if its cells cannot be read as they are.
     fn new(info: &Arc<FragmentInfo>, values: &Field, hold: bool) -> Option<WholeFragment> {
-        if !is_matrix(&info.schema) || !info.has_sound_boxes() {
+        if !is_matrix(&info.schema) {
             return None;
         }
         let Stored::Same(values) = info.stored_as(values) else {
@@ -112,7 +112,7 @@ impl WholeFragment {
         let cells =
             |field| -> Arc<dyn Cells> { Arc::new(FragmentCells::new(info.clone(), field).holding(hold)) };
         let [rows, columns] = [info.dimension(0)?, info.dimension(1)?];
-        let domain = info.non_empty_domain()?;
+        let domain = info.exact_domain()?;
         let along = |i: usize| domain.get(i).and_then(|range| ends((&range.lo, &range.hi)));
         Some(WholeFragment {
             fields: Arc::new([rows, columns, values].map(|field| cells(field.clone()))),

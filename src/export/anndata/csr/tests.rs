@@ -19,17 +19,23 @@ pub(in crate::export::anndata) struct Design {
     cell_order: u8,
     capacity: usize,
     duplicates: bool,
+    /// Whether the dimensions have a lossy filter.
+    lossy: bool,
     values: Datatype,
 }
 
-const PLAIN: Design = Design {
+pub(in crate::export::anndata) const PLAIN: Design = Design {
     extents: [4, 3],
     tile_order: 0,
     cell_order: 0,
     capacity: 6,
     duplicates: false,
+    lossy: false,
     values: Datatype::Float32,
 };
+
+/// The boxes are those of other coordinates.
+pub(in crate::export::anndata) const LOSSY: Design = Design { lossy: true, ..PLAIN };
 
 /// Several cells may have the same coordinates.
 pub(in crate::export::anndata) const DUPLICATES: Design = Design {
@@ -49,7 +55,11 @@ impl Design {
             .u64(self.capacity as u64);
         let mut b = b.pipeline(&[]).pipeline(&[]).pipeline(&[]).u32(2);
         for (i, extent) in self.extents.iter().enumerate() {
-            b = b.text32(&format!("soma_dim_{i}")).u8(1).u32(1).pipeline(&[]);
+            // SCALE_FLOAT into integers of one byte.
+            let filter = [[0; 16].as_slice(), &1u64.to_le_bytes()].concat();
+            let filters = [(15, &*filter)];
+            b = b.text32(&format!("soma_dim_{i}")).u8(1).u32(1);
+            b = b.pipeline(&filters[..usize::from(self.lossy)]);
             b = b.u64(16).raw(&0i64.to_le_bytes()).raw(&9999i64.to_le_bytes());
             b = b.u8(0).raw(&extent.to_le_bytes());
         }
@@ -297,6 +307,15 @@ fn many_bands() -> Vec<Cell> {
     cells
         .map(|(row, column)| (row, column, (row * 70 + column) as u64, u64::MAX))
         .collect()
+}
+
+#[test]
+fn boxes_before_lossy_filters_are_not_trusted() {
+    let is_read_as_it_is = [PLAIN, LOSSY].map(|design| {
+        let view = view(&design.array(&[vec![(1, 1, 1, u64::MAX)]]).1);
+        matches!(MatrixCells::new(&view, 2), Ok(MatrixCells::Fragments(_)))
+    });
+    assert_eq!(is_read_as_it_is, [true, false]);
 }
 
 #[test]
