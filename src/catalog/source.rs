@@ -167,7 +167,7 @@ pub fn misplaced(engine: &Engine, path: &Path) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::catalog::time::TimeRange;
     use crate::runtime::lock;
@@ -175,13 +175,13 @@ mod tests {
     use std::sync::Mutex;
 
     /// A copy of a directory, of which one path is refused for a while.
-    struct Refusing {
+    pub(crate) struct Refusing {
         files: MemoryStorage,
         refused: Mutex<Option<(PathBuf, ErrorKind)>>,
     }
 
     impl Refusing {
-        fn of(root: &str, refused: &str, kind: ErrorKind) -> (Arc<Refusing>, Source) {
+        pub(crate) fn of(root: &str, refused: &str, kind: ErrorKind) -> (Arc<Refusing>, Source) {
             let storage = Arc::new(Refusing {
                 files: MemoryStorage::copy_of(Path::new(root)).unwrap(),
                 refused: Mutex::new(Some((refused.into(), kind))),
@@ -261,6 +261,19 @@ mod tests {
         *lock(&storage.refused) = None;
         let whole = Source::open(root, &SourceOptions::default()).unwrap();
         assert_eq!(cells(&source), cells(&whole));
+    }
+
+    #[test]
+    fn a_schema_that_is_refused_for_a_moment_leaves_no_change_unseen() {
+        let refused = "evolved/__schema/__1_1_5fc3f2021786e47b8cfa2e709558b912";
+        for kind in [ErrorKind::Io(libc::EIO), ErrorKind::Corrupt] {
+            let (storage, source) = Refusing::of("tests/data/versions/v22", refused, kind);
+            let view = source.array("evolved").at(TimeRange::ALL).open().unwrap();
+            let is_lasting = kind == ErrorKind::Corrupt;
+            assert_eq!(view.may_be_unreadable().is_ok(), is_lasting);
+            *lock(&storage.refused) = None;
+            view.may_be_unreadable().unwrap();
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::catalog::commits::NotVisible;
 use crate::catalog::listing::FragmentEntry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fragment::Outline;
+use crate::runtime::requester::settled;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,8 +31,12 @@ pub struct FragmentSummary {
 
 impl FragmentSummary {
     /// What is known of a fragment, which is not visible if it is `hidden`. What cannot be read is logged, and
-    /// sets `errors` unless it is for the lack of a key.
-    pub fn of(entry: &FragmentEntry, hidden: Option<&NotVisible>, errors: &AtomicBool) -> FragmentSummary {
+    /// sets `errors` unless it is for the lack of a key. Fails if nobody waits.
+    pub fn of(
+        entry: &FragmentEntry,
+        hidden: Option<&NotVisible>,
+        errors: &AtomicBool,
+    ) -> Result<FragmentSummary> {
         let name = &entry.fragment.name;
         let mut out = FragmentSummary {
             name: entry.name.clone(),
@@ -43,7 +48,7 @@ impl FragmentSummary {
             visible: hidden.is_none(),
             reason: hidden.map(NotVisible::to_string),
         };
-        match entry.fragment.look_at_outline().and_then(sized) {
+        match settled(entry.fragment.look_at_outline().and_then(sized))? {
             Ok(outline) => {
                 out.format_version = Some(outline.version);
                 out.dense = Some(outline.dense);
@@ -66,7 +71,7 @@ impl FragmentSummary {
                 });
             }
         }
-        out
+        Ok(out)
     }
 }
 

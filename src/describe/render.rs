@@ -4,7 +4,6 @@ use super::Json;
 use crate::runtime::parallel;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
-use std::convert::Infallible;
 use std::io::{Result, Write};
 
 /// The text of a document, indented by two spaces, with a line feed at its end. An array is on one line if it
@@ -19,31 +18,31 @@ pub fn render(value: &Json) -> Vec<u8> {
 
 /// The text of an array with the object that `make` makes of each of `items`, as by [`render`]. Works on all
 /// cores, since `make` may read a file.
-pub fn render_objects<T: Sync>(items: &[T], make: impl Fn(&T) -> Json + Sync) -> Vec<u8> {
+pub fn render_objects<T: Sync, E: Send>(
+    items: &[T],
+    make: impl Fn(&T) -> std::result::Result<Json, E> + Sync,
+) -> std::result::Result<Vec<u8>, E> {
     /// The fewest items that are worth a thread.
     const ITEMS: usize = 64;
     if items.is_empty() {
-        return b"[]\n".to_vec();
+        return Ok(b"[]\n".to_vec());
     }
     let slices: Vec<&[T]> = items.chunks(ITEMS).collect();
-    let Ok(texts) = parallel::each(
-        slices.len() as u64,
-        |number| -> std::result::Result<_, Infallible> {
-            let mut out = Vec::new();
-            for item in slices[number as usize] {
-                out.push(b',');
-                line(&mut out, 1);
-                write_value(&mut out, &make(item), 1);
-            }
-            Ok(out)
-        },
-    );
+    let texts = parallel::each(slices.len() as u64, |number| {
+        let mut out = Vec::new();
+        for item in slices[number as usize] {
+            out.push(b',');
+            line(&mut out, 1);
+            write_value(&mut out, &make(item)?, 1);
+        }
+        Ok(out)
+    })?;
     let mut out = texts.concat();
     if let Some(comma) = out.first_mut() {
         *comma = b'[';
     }
     out.extend_from_slice(b"\n]\n");
-    out
+    Ok(out)
 }
 
 /// Writes `value` at nesting `depth`, without a line feed at its end.
@@ -195,7 +194,8 @@ mod tests {
             let items: Vec<u64> = (0..count).collect();
             let make = |i: &u64| object!({"i": *i, "list": [[*i]]});
             let whole: Json = items.iter().map(make).collect();
-            assert_eq!(render_objects(&items, make), render(&whole), "{count}");
+            let objects = render_objects(&items, |i| Ok::<_, ()>(make(i)));
+            assert_eq!(objects.unwrap(), render(&whole), "{count}");
         }
     }
 

@@ -13,6 +13,7 @@ use crate::export::metadata::Metadata;
 use crate::export::{Export, ExportOptions, names_with_labels};
 use crate::format::enums::Layout;
 use crate::query::{Role, View};
+use crate::runtime::requester::settled;
 
 /// The most characters of an error that are shown.
 const ERROR: usize = 240;
@@ -68,30 +69,34 @@ struct Facts {
     failed: bool,
 }
 
-/// The document. `options` say which exports exist.
-pub fn view_json(view: &View, options: &ExportOptions) -> Vec<u8> {
-    let facts = known(view, options);
+/// The document, with what is known. `options` say which exports exist.
+///
+/// # Errors
+///
+/// If nobody waits, or schemas cannot be read at the moment.
+pub fn view_json(view: &View, options: &ExportOptions) -> Result<Vec<u8>> {
+    let facts = known(view, options)?;
     let failed = facts.failed;
-    let mut text = render(&document(view, &facts));
-    let longest = render(&document(view, &longest(view))).len();
+    let mut text = render(&document(view, &facts)?);
+    let longest = render(&document(view, &longest(view)?)?).len();
     text.pop();
     text.resize((longest - 1).max(text.len()) + usize::from(failed), b' ');
     text.push(b'\n');
-    text
+    Ok(text)
 }
 
-fn known(view: &View, options: &ExportOptions) -> Facts {
+fn known(view: &View, options: &ExportOptions) -> Result<Facts> {
     let dimensions = &view.schema().dimensions;
-    let region = view.region();
-    let (shape, cells) = (view.shape(), view.count());
+    let region = settled(view.region())?;
+    let (shape, cells) = (settled(view.shape())?, settled(view.count())?);
     let error = [region.as_ref().err(), shape.as_ref().err(), cells.as_ref().err()];
     let error = error.into_iter().flatten().next();
     let names = names_with_labels(view);
-    let exports: Vec<_> = Export::all(view)
+    let exports = Export::all(view)
         .into_iter()
-        .map(|one| (one.absent(view, options), one))
-        .collect();
-    Facts {
+        .map(|one| Ok((settled(one.absent(view, options))?, one)));
+    let exports: Vec<_> = exports.collect::<Result<_>>()?;
+    Ok(Facts {
         failed: error.is_some() || exports.iter().any(|(absent, _)| absent.is_err()),
         error: error.map(|error| plain(&error.to_string())).into(),
         region: match &region {
@@ -103,19 +108,19 @@ fn known(view: &View, options: &ExportOptions) -> Facts {
         exports: exports
             .into_iter()
             .map(|(absent, one)| {
-                let left_out = left_out(view, &one, &absent);
-                export(&one, absent, left_out, &names)
+                let left_out = left_out(view, &one, &absent)?;
+                Ok(export(&one, absent, left_out, &names))
             })
-            .collect(),
-    }
+            .collect::<Result<_>>()?,
+    })
 }
 
 /// The fields that an export leaves out, and why, as far as that is known.
-fn left_out(view: &View, export: &Export, absent: &Result<Option<String>>) -> Vec<(usize, String)> {
+fn left_out(view: &View, export: &Export, absent: &Result<Option<String>>) -> Result<Vec<(usize, String)>> {
     match absent {
         // Whoever reads the export is told the error.
-        Ok(None) => export.left_out(view).unwrap_or_else(|_| Vec::new()),
-        _ => Vec::new(),
+        Ok(None) => Ok(settled(export.left_out(view))?.unwrap_or_else(|_| Vec::new())),
+        _ => Ok(Vec::new()),
     }
 }
 
@@ -153,7 +158,7 @@ fn export(
 }
 
 /// The facts whose text is longest.
-fn longest(view: &View) -> Facts {
+fn longest(view: &View) -> Result<Facts> {
     let dimensions = view.schema().dimensions.len();
     let (axes, region) = match view.is_dense() {
         true => (dimensions, Json::Array(vec![[i64::MIN; 2].into(); dimensions])),
@@ -162,31 +167,32 @@ fn longest(view: &View) -> Facts {
     let names = names_with_labels(view);
     // An export that does not exist leaves nothing out.
     let longest_of = |one: Export| {
-        let fields = one.may_leave_out(view);
+        let fields = one.may_leave_out(view)?;
         let left_out = fields.into_iter().map(|field| (field, "x".repeat(FIELD_REASON)));
-        export(&one, Ok(Some("x".repeat(ERROR))), left_out.collect(), &names)
+        let absent = Ok(Some("x".repeat(ERROR)));
+        Ok(export(&one, absent, left_out.collect(), &names))
     };
     let exports = Export::all(view).into_iter();
-    Facts {
+    Ok(Facts {
         region,
         shape: Ok(vec![u64::MAX; axes]),
         cells: u64::MAX.into(),
         error: "x".repeat(ERROR).into(),
-        exports: exports.map(longest_of).collect(),
+        exports: exports.map(longest_of).collect::<Result<_>>()?,
         failed: false,
-    }
+    })
 }
 
 /// The keys of metadata that no export shows although they are meant for one, and why.
-fn left_out_metadata(view: &View) -> Json {
+fn left_out_metadata(view: &View) -> Result<Json> {
     let one = |key: &[u8], reason: &str| object!({"what": value::name(key), "reason": reason});
-    match Metadata::of(view) {
+    Ok(match settled(Metadata::of(view))? {
         Ok(metadata) => {
             let pairs = metadata.left_out.iter();
             pairs.map(|(key, reason)| one(key, reason)).collect()
         }
         Err(error) => [one(b"__meta", &plain(&error.to_string()))].into_iter().collect(),
-    }
+    })
 }
 
 /// `error` with only such characters as take one byte each in JSON.
@@ -200,7 +206,7 @@ fn plain(error: &str) -> String {
     error.chars().map(plain).take(ERROR).collect()
 }
 
-fn document(view: &View, facts: &Facts) -> Json {
+fn document(view: &View, facts: &Facts) -> Result<Json> {
     let (snapshot, schema) = (view.snapshot(), view.schema());
     let order = match (view.is_dense(), schema.cell_order) {
         (true, _) => "row-major",
@@ -228,7 +234,7 @@ fn document(view: &View, facts: &Facts) -> Json {
     });
     let deletes = snapshot.deletes().map(|file| file.name.clone());
     let fragments = snapshot.fragments().map(|entry| entry.name.clone());
-    object!({
+    Ok(object!({
         "time_range": time_range(view.times()),
         "schema": view.schema_file().name.clone(),
         "dense": view.is_dense(),
@@ -243,6 +249,6 @@ fn document(view: &View, facts: &Facts) -> Json {
         "exports": facts.exports.clone(),
         "pin": view.pin().map(|pin| pin.to_string()),
         "incomplete": incomplete(snapshot),
-        "left_out": left_out_metadata(view),
-    })
+        "left_out": left_out_metadata(view)?,
+    }))
 }

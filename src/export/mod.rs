@@ -234,22 +234,22 @@ impl Export {
     }
 
     /// The fields and labels that [`Export::left_out`] may name. Reads schemas alone.
-    pub fn may_leave_out(&self, view: &View) -> Vec<usize> {
+    pub fn may_leave_out(&self, view: &View) -> Result<Vec<usize>> {
         let naming = match self {
-            Export::Image(..) => return Vec::new(),
+            Export::Image(..) => return Ok(Vec::new()),
             Export::File(Format::Csv | Format::Head | Format::Parquet) => None,
             Export::File(Format::NetCdf) => Some(grid::Naming::NetCdf),
             Export::Zarr => Some(grid::Naming::Zarr),
         };
-        let fields = view.fields().iter().zip(view.may_be_unreadable()).enumerate();
+        let fields = view.fields().iter().zip(view.may_be_unreadable()?).enumerate();
         let fields = fields.filter(|(_, (field, changed))| {
             **changed || view.is_dense() && naming.is_some_and(|naming| grid::unfit(field, naming).is_some())
         });
         let fields = fields.map(|(index, _)| index);
         let labels = 0..view.labels().len();
-        fields
+        Ok(fields
             .chain(labels.map(|label| view.fields().len() + label))
-            .collect()
+            .collect())
     }
 
     /// Why `view` has no such export; None if it has one.

@@ -231,8 +231,13 @@ impl FileSystem {
     }
 
     /// The attributes of a node, and the state of a mutable file. If the length of a file cannot be
-    /// determined, it is shown as empty and without a state; opening it then fails.
-    fn attributes(&self, node: &Node, path: impl FnOnce() -> String) -> (Attributes, Option<FileState>) {
+    /// determined, it is shown as empty and without a state; opening it then fails. EINTR if the requester has
+    /// a signal to handle: its program may go on, and would take the file for an empty one.
+    fn attributes(
+        &self,
+        node: &Node,
+        path: impl FnOnce() -> String,
+    ) -> Result<(Attributes, Option<FileState>), Errno> {
         let mode = self.mode(node);
         let attributes = |size: u64, mtime: u64, ttl: Duration| Attributes {
             kind: node.node_type(),
@@ -241,7 +246,7 @@ impl FileSystem {
             ttl,
             mode,
         };
-        match node {
+        Ok(match node {
             Node::Directory(directory) => {
                 let ttl = self.attributes_ttl(directory.freshness());
                 (attributes(0, directory.mtime(), ttl), None)
@@ -254,9 +259,12 @@ impl FileSystem {
                 let freshness = file.freshness();
                 let Stat { len, version } = match file.stat() {
                     Ok(stat) => stat,
+                    Err(error) if error.kind() == ErrorKind::Abandoned => {
+                        return Err(self.reporter.inside(&path(), &error));
+                    }
                     Err(error) => {
                         self.reporter.report(&path(), &error);
-                        return (attributes(0, file.mtime(), Duration::ZERO), None);
+                        return Ok((attributes(0, file.mtime(), Duration::ZERO), None));
                     }
                 };
                 let state = FileState {
@@ -278,7 +286,7 @@ impl FileSystem {
                     ),
                 }
             }
-        }
+        })
     }
 
     /// The attributes of one state of a mutable file, which never change.
@@ -360,7 +368,7 @@ impl FileSystem {
         })?;
         match found {
             Ok(Some(node)) => {
-                let (attributes, state) = self.attributes(&node, || parent.path_of(name));
+                let (attributes, state) = self.attributes(&node, || parent.path_of(name))?;
                 let entry_ttl = entry_ttl.min(name_ttl(&node, state));
                 let inode = self.inodes.remember(&parent, name, state, node);
                 Ok(Found::Entry {
@@ -402,7 +410,7 @@ impl FileSystem {
                         ttl: self.attributes_ttl(file.freshness()),
                         mode: self.mode(&node),
                     },
-                    _ => match self.attributes(&node, || inode.path()) {
+                    _ => match self.attributes(&node, || inode.path())? {
                         (attributes, None) => attributes,
                         // The length has become known, so the path now has another inode.
                         (_, Some(_)) => return Err(Errno::ESTALE),

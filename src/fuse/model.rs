@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::format::testing::Random;
 use crate::layout::FileLayout;
 use crate::runtime::hash;
+use crate::runtime::requester::abandoned;
 use crate::storage::Credentials;
 use crate::tree::node::Entry;
 use crate::tree::{Directory, File, Freshness, Listing, Node, NodeType, Stat, Tree};
@@ -556,4 +557,42 @@ fn open_files_keep_their_length_when_the_file_changes() {
     // Equal content is the same state.
     write(b"one");
     assert_eq!(lookup().ino, first.ino);
+}
+
+/// A directory of files whose lengths nobody waits for.
+struct GivenUp;
+
+impl Directory for GivenUp {
+    fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+        Ok(Some(Node::File(Arc::new(GivenUp))))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        Ok(Arc::new(Vec::<Entry>::new()))
+    }
+
+    fn mtime(&self) -> u64 {
+        1
+    }
+}
+
+impl File for GivenUp {
+    fn stat(&self) -> Result<Stat> {
+        Err(abandoned())
+    }
+
+    fn mtime(&self) -> u64 {
+        1
+    }
+
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        Err(abandoned())
+    }
+}
+
+#[test]
+fn a_file_is_not_empty_because_a_lookup_is_interrupted() {
+    let filesystem = FileSystem::new(Tree::of_nodes(Node::Directory(Arc::new(GivenUp))));
+    let found = filesystem.do_lookup(&Credentials::default(), INodeNo(ROOT), OsStr::new("f"));
+    assert_eq!(found.err().map(|errno| errno.code()), Some(libc::EINTR));
 }

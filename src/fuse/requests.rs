@@ -6,7 +6,7 @@ use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::bytes::Output;
-use crate::runtime::requester::on_behalf_of;
+use crate::runtime::requester::{Requester, on_behalf_of};
 use crate::storage::{Credentials, Space};
 use crate::tree::Node;
 use fuser::{
@@ -99,7 +99,7 @@ impl Filesystem for FileSystem {
         fh: FuseHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
@@ -107,7 +107,12 @@ impl Filesystem for FileSystem {
         let handle = self.handle(fh);
         let read = self.guard("read", ino, || match handle.as_deref() {
             Ok(Handle::File(handle)) => {
-                on_behalf_of(request.pid(), || self.do_read(handle, offset, size, &mut out))
+                let requester = match flags.0 & libc::O_DIRECT {
+                    0 => request.pid().into(),
+                    // As after io_submit(2).
+                    _ => Requester::asynchronous(request.pid()),
+                };
+                on_behalf_of(requester, || self.do_read(handle, offset, size, &mut out))
             }
             Ok(Handle::Directory(_)) => Err(Errno::EISDIR),
             Err(errno) => Err(*errno),

@@ -4,17 +4,18 @@
 use super::{Merge, Role, View};
 use crate::error::Result;
 use crate::format::field::{Form, Stored};
+use crate::runtime::get_or_make;
 use std::collections::HashMap;
 
 impl View {
     /// For each field, whether some schema of the array has an attribute of the same name with another type,
     /// so that [`View::unreadable`] may have a reason. Reads schemas alone.
-    pub(crate) fn may_be_unreadable(&self) -> &[bool] {
-        self.changed.get_or_init(|| {
+    pub(crate) fn may_be_unreadable(&self) -> Result<&[bool]> {
+        let changed = get_or_make(&self.changed, || {
             let mut changed = vec![false; self.fields().len()];
             let files = &self.of.snapshot.listing.schemas;
             if files.len() < 2 {
-                return changed;
+                return Ok(changed);
             }
             let fields = self.fields().iter().enumerate();
             let attributes = fields.filter(|(_, field)| matches!(field.role, Role::Attribute(_)));
@@ -22,9 +23,11 @@ impl View {
                 .map(|(i, field)| (&*field.name, (i, field.form())))
                 .collect();
             for file in files.iter().filter(|file| file.name != self.of.schema_file.name) {
-                // The fragments of a schema that cannot be read cannot be read either.
-                let Ok(schema) = self.of.array.schemas.get(&file.name) else {
-                    continue;
+                let schema = match self.of.array.schemas.get(&file.name) {
+                    Ok(schema) => schema,
+                    Err(error) if error.is_transient() => return Err(error),
+                    // The fragments of a schema that cannot be read cannot be read either.
+                    Err(_) => continue,
                 };
                 for other in &schema.attributes {
                     if let Some((i, wanted)) = attributes.get(&*other.name) {
@@ -33,15 +36,16 @@ impl View {
                     }
                 }
             }
-            changed
-        })
+            Ok(changed)
+        });
+        changed.map(Vec::as_slice)
     }
 
     /// Why the values of field `field` cannot be read, because its type changed on the way; None if they can.
     /// Reads the metadata of fragments, and merges those of a sparse view, if
     /// [`View::may_be_unreadable`] says so; nothing else.
     pub(crate) fn unreadable(&self, field: usize) -> Result<Option<String>> {
-        if !self.may_be_unreadable()[field] {
+        if !self.may_be_unreadable()?[field] {
             return Ok(None);
         }
         let shown = &self.fields()[field];

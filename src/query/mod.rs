@@ -341,10 +341,14 @@ impl View {
         let Merge::Dense(dense) = self.merge()? else {
             return Ok(false);
         };
-        Ok(dense.domain_cells().is_none_or(|cells| cells > MIN_CELLS)
-            && dense.count().map_or(true, |count| {
-                count > MIN_CELLS && count / 64 > dense.stored().unwrap_or(u64::MAX)
-            }))
+        if dense.domain_cells().is_some_and(|cells| cells <= MIN_CELLS) {
+            return Ok(false);
+        }
+        match dense.count() {
+            Ok(count) => Ok(count > MIN_CELLS && count / 64 > dense.stored()?),
+            Err(error) if error.kind() == ErrorKind::LimitExceeded => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the footers of dense fragments prove that every cell of a dense view is written. True for

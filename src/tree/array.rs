@@ -22,6 +22,7 @@ use crate::format::schema::Schema;
 use crate::fragment::schemas::LEGACY_SCHEMA;
 use crate::names;
 use crate::runtime::hash;
+use crate::runtime::requester::settled;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::Arc;
@@ -499,7 +500,7 @@ impl Names for Labels {
             log::warn!("{path}: label {name} is not shown: it is reached through too many symbolic links");
             return Ok(None);
         };
-        Ok(match (above.node(&at), &self.array_at.when) {
+        Ok(match (settled(above.node(&at))?, &self.array_at.when) {
             (Ok(Some(_)), When::Pinned(pinned)) if pinned.has_label(&at) => {
                 let label = ArrayDirectory::new(self.position.context.array(&at), above);
                 Some(Node::Directory(Arc::new(label.at(self.array_at.when.clone()))))

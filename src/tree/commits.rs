@@ -30,11 +30,11 @@ pub fn commits_json(array: &Array) -> Result<DocumentContent> {
         if let CommitContent::Damaged(_) = entry.content {
             errors.store(true, Ordering::Relaxed);
         }
-        match &schema {
+        Ok(match &schema {
             Some(schema) => entry_json(&entry, &schema_lookup(schema)),
             None => entry_json(&entry, &|_| None),
-        }
-    });
+        })
+    })?;
     Ok(DocumentContent::text(text).with_errors(errors))
 }
 

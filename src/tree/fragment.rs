@@ -100,9 +100,9 @@ pub fn fragments_json(array_at: &ArrayAt) -> Result<DocumentContent> {
         let repeated = consolidated
             .as_ref()
             .map(|names| names.contains(entry.name.as_bytes()));
-        let summary = FragmentSummary::of(entry, hidden.as_ref(), &errors);
-        describe::fragments::entry_json(&summary, repeated)
-    });
+        let summary = FragmentSummary::of(entry, hidden.as_ref(), &errors)?;
+        Ok(describe::fragments::entry_json(&summary, repeated))
+    })?;
     Ok(DocumentContent::text(text).with_errors(errors))
 }
 

@@ -18,6 +18,7 @@ use crate::export::dataset::Source;
 use crate::format::enums::ObjectType;
 use crate::names;
 use crate::runtime::hash;
+use crate::runtime::requester::settled;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
@@ -62,7 +63,10 @@ impl Names for GroupDirectory {
 
     fn node(&self, members: &Arc<Members>, index: usize) -> Result<Option<Node>> {
         let own = DOCUMENTS.get(index).map(|name| self.document(name));
-        Ok(own.or_else(|| self.member(members, index - DOCUMENTS.len())))
+        match own {
+            Some(own) => Ok(Some(own)),
+            None => self.member(members, index - DOCUMENTS.len()),
+        }
     }
 
     /// The documents, also of a group whose members cannot be read.
@@ -202,48 +206,75 @@ impl GroupDirectory {
     }
 
     /// The node of member `index`; None if it is not shown.
-    fn member(&self, members: &Members, index: usize) -> Option<Node> {
-        let place = members.places.get(index)?;
+    fn member(&self, members: &Members, index: usize) -> Result<Option<Node>> {
+        let Some(place) = members.places.get(index) else {
+            return Ok(None);
+        };
         let engine = &self.position.context.engine;
         if !place.registered {
-            match unregistered_member(engine, &place.at, members.unregistered) {
-                Ok(None) => return None,
-                Err(error) if error.kind() != ErrorKind::NotFound => return Some(unreadable(error)),
+            match settled(unregistered_member(engine, &place.at, members.unregistered))? {
+                Ok(None) => return Ok(None),
+                Err(error) if error.kind() != ErrorKind::NotFound => return Ok(Some(unreadable(error))),
                 _ => {}
             }
         }
         let (path, at) = (self.group.path().display(), place.at.display());
         // Only members elsewhere can give a directory several paths in the tree.
         let in_place = place.in_place && !engine.storage.is_link(&place.at);
-        let above = if in_place {
-            self.position.clone()
-        } else {
-            self.position.jump().or_else(|| {
-                log::warn!(
-                    "{path}: {at} is not shown: it is reached through too many members outside of their groups"
-                );
-                None
-            })?
+        let Some(above) = in_place
+            .then(|| self.position.clone())
+            .or_else(|| self.position.jump())
+        else {
+            log::warn!(
+                "{path}: {at} is not shown: it is reached through too many members outside of their groups"
+            );
+            return Ok(None);
         };
         let above = above.through(self.group.path(), &place.name);
-        match above.node(&place.at) {
+        Ok(match settled(above.node(&place.at))? {
             Ok(node) => node,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 log::info!("{path}: {at} is not shown: it is missing");
                 None
             }
             Err(e) => Some(unreadable(e)),
-        }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::catalog::source::tests::Refusing;
     use crate::format::testing::Bytes;
     use crate::query::testing::{UUID, generic};
     use crate::tree::{Tree, TreeOptions};
     use std::time::{Duration, Instant};
     use std::{fs, thread};
+
+    /// What is at `path` of the sample while the requester gives up at `refused`.
+    fn given_up(path: &str, refused: &str) -> Result<Option<Node>> {
+        let (storage, _) = Refusing::of("tests/data/sample", refused, ErrorKind::Abandoned);
+        let tree = Tree::over(storage, &TreeOptions::default(), Arc::default()).unwrap();
+        tree.root.find(path)
+    }
+
+    #[test]
+    fn who_gives_up_gets_an_error_and_leaves_nothing_for_others() {
+        let kind = given_up("weather", "weather/__schema")
+            .err()
+            .map(|error| error.kind());
+        assert_eq!(kind, Some(ErrorKind::Abandoned));
+        for path in ["weather/fragments.json", "weather/data/view.json"] {
+            let fragment =
+                "weather/__fragments/__1738627200000_1738627200000_12a9d2c87a64a9e71f8f6dee40a07abf_22";
+            let Some(Node::File(file)) = given_up(path, fragment).unwrap() else {
+                panic!("no {path}");
+            };
+            let kind = file.open().err().map(|error| error.kind());
+            assert_eq!(kind, Some(ErrorKind::Abandoned), "{path}");
+        }
+    }
 
     #[test]
     fn a_group_that_becomes_a_measurement_says_so() {

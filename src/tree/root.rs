@@ -24,6 +24,7 @@ use crate::runtime::stats::Stats;
 use crate::runtime::work::Work;
 use crate::storage::{LocalStorage, Storage};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -450,15 +451,16 @@ fn own_directory(engine: &Arc<Engine>, errors: Arc<ErrorLog>) -> Node {
 
 /// Long-running work as JSON objects of `path`, `what`, `done`, `of`, `since` (ms since the Unix epoch).
 fn work_json(work: &Work) -> Vec<u8> {
-    describe::render_objects(&work.long(), |job| {
-        object!({
+    let Ok(text) = describe::render_objects(&work.long(), |job| -> std::result::Result<_, Infallible> {
+        Ok(object!({
             "path": job.path.clone(),
             "what": job.what,
             "done": job.done(),
             "of": job.of,
             "since": job.since,
-        })
-    })
+        }))
+    });
+    text
 }
 
 /// The counters as JSON, padded to a fixed length, so that the length from `stat` holds for the next read.

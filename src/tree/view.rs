@@ -142,7 +142,7 @@ fn document(source: ViewSource) -> Node {
                             "{array}: what {name} has replaced is vacuumed, and not seen at this time"
                         );
                     }
-                    view_json(&view, &source.context.exports)
+                    view_json(&view, &source.context.exports)?
                 }
                 Err(error) if is_damage(&error) => {
                     log::warn!("{error}");

@@ -180,11 +180,7 @@ impl Viewed {
                 let index = index as usize;
                 tails.reach(index);
                 let hidden = snapshot.hidden[index].as_ref();
-                Ok(FragmentSummary::of(
-                    &entries[index],
-                    hidden,
-                    &AtomicBool::default(),
-                ))
+                FragmentSummary::of(&entries[index], hidden, &AtomicBool::default())
             })
         })
     }

@@ -625,3 +625,18 @@ fn parts_have_open_ends_and_may_be_empty_or_too_large() {
     let bytes = read(&*view.open(5).unwrap(), Content::Data, 1 << 20);
     assert!(bytes == b"none".repeat(100_001));
 }
+
+#[test]
+fn a_large_array_whose_fragments_cannot_be_read_is_not_taken_for_empty() {
+    let design = Design {
+        dimensions: vec![(0, (1 << 27) - 1, 4)],
+        ..square(16, 4, 0).1
+    };
+    let mut writer = Writer::default();
+    writer.schema(1, &design);
+    let name = writer.fragment(1, &design, &[(0, 7)], None);
+    let path = format!("__fragments/{name}/__fragment_metadata.tdb");
+    writer.storage.insert(Path::new(&path), vec![0; 100]);
+    let view = View::new(writer.open().0, None, None).unwrap();
+    assert!(view.is_mostly_empty().is_err());
+}
