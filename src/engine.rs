@@ -282,9 +282,7 @@ impl Engine {
         }
         *last = Some(Instant::now());
         drop(last);
-        if !is_old {
-            self.storage.forget(directory);
-        }
+        self.storage.forget(directory);
         true
     }
 

@@ -136,6 +136,8 @@ pub struct MissingFragment {
     /// Until when its files may be missing, in milliseconds since the Unix epoch: a storage may list them
     /// later than the commit. 0 if the storage does not do so.
     pub expected_until: u64,
+    /// The vacuum files that list it, as indexes into those of the listing.
+    pub vacuums: Vec<usize>,
 }
 
 /// A vacuum file: from its time on, readers see what replaced the fragments that it lists.
@@ -242,6 +244,13 @@ pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Result<(Vec<Va
     Ok((found, damage))
 }
 
+/// The indexes of those of `vacuums` that list the fragment `name`.
+pub(super) fn vacuums_of(vacuums: &[Vacuum], name: &str) -> Vec<usize> {
+    let all = vacuums.iter().enumerate();
+    let own = all.filter(|(_, vacuum)| vacuum.replaced.contains(name.as_bytes()));
+    own.map(|(i, _)| i).collect()
+}
+
 /// The [`MissingFragment::expected_until`] of the fragment that the file `name` commits.
 pub(super) fn expected_until(engine: &Engine, array: &Path, name: &str) -> u64 {
     if !engine.storage.is_remote() {
@@ -338,12 +347,13 @@ impl<'a> Committed<'a> {
         Ok(Some(NotVisible::Uncommitted { marker, damaged }))
     }
 
-    /// Committed fragments that are missing in `listed`. `until` takes the name of a commit file. As in
+    /// Committed fragments that are missing in `listed`, by name. `until` takes the name of a commit file. As in
     /// libtiledb, a fragment that an `.ok` file commits may be missing: readers do without it.
     pub(super) fn without_fragment(
         &self,
         listed: impl Fn(&str) -> bool,
         until: impl Fn(&str) -> u64,
+        vacuums: &[Vacuum],
     ) -> Vec<MissingFragment> {
         let missing = self.names.iter().filter_map(|marker| {
             let marker = std::str::from_utf8(marker).ok()?;
@@ -354,9 +364,12 @@ impl<'a> Committed<'a> {
                 stem: stem.to_owned(),
                 parsed,
                 expected_until: until(marker),
+                vacuums: vacuums_of(vacuums, stem),
             })
         });
-        missing.collect()
+        let mut missing: Vec<_> = missing.collect();
+        missing.sort_by(|a, b| a.stem.cmp(&b.stem));
+        missing
     }
 }
 

@@ -7,6 +7,7 @@
 
 use super::commits::{
     CommitFile, Committed, MissingFragment, Vacuum, commit_files, expected_until, read_text, vacuum, vacuums,
+    vacuums_of,
 };
 use super::commits::{DeleteFile, NotVisible};
 use super::source::misplaced;
@@ -119,7 +120,7 @@ pub struct ArrayListing {
     pub deletes: Vec<DeleteFile>,
     /// The files of metadata.
     pub metadata: MetadataFiles,
-    /// Fragments that are committed but missing.
+    /// Fragments that are committed but missing, by name.
     pub missing: Vec<MissingFragment>,
     /// Why it is unknown which fragments are committed and not replaced; None if it is known.
     pub damage: Option<Error>,
@@ -257,12 +258,7 @@ impl ArrayListing {
             fragments.push(FragmentEntry {
                 name: name.to_owned(),
                 uncommitted,
-                vacuums: vacuums
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, vacuum)| vacuum.replaced.contains(name.as_bytes()))
-                    .map(|(i, _)| i)
-                    .collect(),
+                vacuums: vacuums_of(&vacuums, name),
                 fragment: make(path, name, parsed),
             });
         }
@@ -272,7 +268,8 @@ impl ArrayListing {
         let by_name = by_name(&fragments);
         let name = |i: &usize| fragments.get(*i).map(|fragment| fragment.name.as_str());
         let listed = |wanted: &str| by_name.binary_search_by(|i| name(i).cmp(&Some(wanted))).is_ok();
-        let missing = committed.without_fragment(listed, |name| expected_until(engine, array, name));
+        let missing =
+            committed.without_fragment(listed, |name| expected_until(engine, array, name), &vacuums);
         let mut deletes: Vec<DeleteFile> = commits.iter().filter_map(DeleteFile::of).collect();
         deletes.extend(committed.deletes);
         deletes.sort_by(|a, b| (a.stamp(), &a.name).cmp(&(b.stamp(), &b.name)));

@@ -42,7 +42,8 @@ use std::time::{Duration, Instant};
 /// The most fragments and files of all states that an array remembers, except for the last one.
 const MAX_REMEMBERED: usize = 1 << 17;
 
-/// The most commits that are left out of a listing to find a state that had another listing.
+/// The most commits that are left out of a listing to find a state that had another listing: see
+/// [`Search::leave_out_late`].
 const MAX_LATE: usize = 2;
 
 /// How long a pin that was not found is not looked for again.
@@ -139,7 +140,12 @@ impl Array {
     /// would find the state again.
     pub(crate) fn pin(&self, snapshot: &Snapshot) -> Result<Pin> {
         let parts = self.parts(snapshot.listing.clone(), snapshot.times.end)?;
-        let late = snapshot.missing().count();
+        let of_label = |part: &Part| {
+            let missing = part.listing.missing.iter().map(|missing| &missing.parsed);
+            let until = TimeRange::until(snapshot.times.end);
+            missing.filter(|name| counts(name, until, part.sparse)).count()
+        };
+        let late = snapshot.missing().count() + parts[1..].iter().map(of_label).sum::<usize>();
         if late > MAX_LATE {
             let message = format!("{late} fragments are committed that are not listed yet");
             let error = Error::new(ErrorKind::Missing, message).at(0);

@@ -22,6 +22,8 @@ pub struct Snapshot {
     pub hidden: Vec<Option<NotVisible>>,
     /// The first time after the end of the range at which a reader may see something else.
     pub next: Option<u64>,
+    /// Whether a fragment is seen in part, because it ends after the range.
+    pub is_cut: bool,
     /// Whether the schema in force is sparse; false if it could not be read.
     pub sparse: bool,
     digest: OnceLock<u64>,
@@ -46,8 +48,9 @@ impl Snapshot {
             .find(|&instant| instant > times.end);
         let mut fragments = listing.fragments.iter().zip(&hidden);
         let is_later = |entry: &FragmentEntry| entry.fragment.name.timestamps.1 > times.end;
-        if fragments.any(|(entry, hidden): (_, &Option<_>)| hidden.is_none() && is_later(entry)) {
-            // It is seen in part: its cells may have any time until its last.
+        let is_cut = fragments.any(|(entry, hidden): (_, &Option<_>)| hidden.is_none() && is_later(entry));
+        if is_cut {
+            // Its cells may have any time until its last.
             next = next.map(|next| next.min(times.end.saturating_add(1000)));
         }
         Snapshot {
@@ -55,6 +58,7 @@ impl Snapshot {
             times,
             hidden,
             next,
+            is_cut,
             sparse,
             digest: OnceLock::new(),
         }
@@ -154,12 +158,13 @@ impl Snapshot {
 
     /// The committed fragments that a reader would see if they were listed.
     pub fn missing(&self) -> impl Iterator<Item = &MissingFragment> {
-        self.listing.missing.iter().filter(|missing| {
-            let hides = |vacuum: &Vacuum| {
-                vacuum.replaced.contains(missing.stem.as_bytes())
-                    && is_in_force(vacuum, &self.listing, self.times, self.sparse)
-            };
-            counts(&missing.parsed, self.times, self.sparse) && !self.listing.vacuums.iter().any(hides)
+        let hides = |i: &usize| {
+            let vacuum = &self.listing.vacuums[*i];
+            is_in_force(vacuum, &self.listing, self.times, self.sparse)
+        };
+        let missing = self.listing.missing.iter();
+        missing.filter(move |missing| {
+            counts(&missing.parsed, self.times, self.sparse) && !missing.vacuums.iter().any(hides)
         })
     }
 
@@ -197,8 +202,8 @@ pub(super) fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> 
 /// Whether a vacuum file hides what it lists from readers of `times`. While the fragment that replaced it is
 /// not listed yet, readers see what was replaced.
 pub(super) fn is_in_force(vacuum: &Vacuum, listing: &ArrayListing, times: TimeRange, sparse: bool) -> bool {
-    let is_result = |missing: &MissingFragment| missing.stem == vacuum.stem;
-    counts(&vacuum.parsed, times, sparse) && !listing.missing.iter().any(is_result)
+    let result = |missing: &MissingFragment| missing.stem.cmp(&vacuum.stem);
+    counts(&vacuum.parsed, times, sparse) && listing.missing.binary_search_by(result).is_err()
 }
 
 fn hidden(

@@ -180,9 +180,16 @@ impl View {
 
     /// The indexes of the labels that the view shows. Reads metadata of fragments, if there are labels.
     pub(crate) fn shown_labels(&self) -> Result<Vec<usize>> {
+        if let Some(all) = self.all_labels.get() {
+            return Ok(all.clone());
+        }
         let all = 0..self.labels().len();
         let shown = all.map(|index| Ok(self.along(index)?.is_ok().then_some(index)));
-        shown.filter_map(Result::transpose).collect()
+        let shown: Vec<usize> = shown.filter_map(Result::transpose).collect::<Result<_>>()?;
+        if shown.len() == self.labels().len() {
+            let _ = self.all_labels.set(shown.clone());
+        }
+        Ok(shown)
     }
 
     /// The state of a file that shows this view with these of its labels. A label that is damaged, and so left

@@ -69,6 +69,8 @@ pub struct View {
     selected: Option<Vec<usize>>,
     merge: Merge,
     pin: OnceLock<Pin>,
+    /// See [`View::shown_labels`]. Kept if none is left out: one that is damaged may be whole again.
+    all_labels: OnceLock<Vec<usize>>,
     /// See [`View::may_be_unreadable`].
     changed: OnceLock<Vec<bool>>,
 }
@@ -106,6 +108,7 @@ impl View {
             selected: None,
             merge,
             pin: OnceLock::new(),
+            all_labels: OnceLock::new(),
             changed: OnceLock::new(),
         }
     }

@@ -4,7 +4,7 @@ use super::DimRange;
 use super::labels::AxisLabel;
 use crate::calendar::now;
 use crate::catalog::Array;
-use crate::catalog::listing::{FragmentEntry, SchemaFile};
+use crate::catalog::listing::SchemaFile;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
@@ -139,11 +139,9 @@ impl Selection {
         self.snapshot.digest().hash(&mut hasher);
         // The present ends when it is looked at, which counts only where that cuts a fragment: what else comes
         // with time is in the digest.
-        let end = self.snapshot.times.end;
-        let is_cut = |entry: &FragmentEntry| entry.fragment.name.timestamps.1 > end;
         match self.when.times() {
             Some(times) if times.end < u64::MAX => self.snapshot.times.hash(&mut hasher),
-            _ if self.snapshot.fragments().any(is_cut) => self.snapshot.times.hash(&mut hasher),
+            _ if self.snapshot.is_cut => self.snapshot.times.hash(&mut hasher),
             Some(times) => times.start.hash(&mut hasher),
             None => {}
         }

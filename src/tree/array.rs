@@ -144,7 +144,7 @@ impl ArrayDirectory {
         }
         let past = self.end().filter(|end| *end <= now());
         let of = |listing: Arc<ArrayListing>| past.unwrap_or(listing.mtime).max(listing.changed);
-        self.array().listing().map_or(0, of)
+        self.array().listing().map_or(past.unwrap_or(0), of)
     }
 
     /// The node of `name`, one of [`CHILDREN`].

@@ -1122,7 +1122,7 @@ mod tests {
     fn joinids_before_lossy_filters_prove_nothing() {
         let cells = vec![(0, 0, 1, u64::MAX), (1, 1, 1, u64::MAX)];
         let is_whole = [PLAIN, LOSSY].map(|design| {
-            let view = view(&design.array(&[cells.clone()]).1);
+            let view = view(&design.array(std::slice::from_ref(&cells)).1);
             let frame = Frame::new(view, false, None, false).unwrap();
             frame.is_whole(2).unwrap()
         });

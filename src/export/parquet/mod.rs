@@ -67,8 +67,7 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 pub fn is_listed(view: &View) -> Result<bool> {
     const MAX_LISTED: u64 = 1 << 26;
     let var = |field: &Field| field.cell_val_num == CellValNum::Var;
-    let fixed = !view.fields().iter().any(var);
-    let mut known = fixed && view.is_dense();
+    let mut known = view.is_dense() && !view.fields().iter().any(var);
     // The length of a dimension's labels takes their offsets, not those of all cells.
     for label in view.labels().iter().map(|label| &label.label) {
         if known && label.cell_val_num == CellValNum::Var {
@@ -78,9 +77,7 @@ pub fn is_listed(view: &View) -> Result<bool> {
                 .is_some_and(|length| *length <= MAX_LISTED);
         }
     }
-    // Of fragments that need no merge, metadata tell the cells.
-    let counted = || Ok(fixed && !view.is_dense() && view.known_count()?.is_some());
-    Ok((known || view.has_at_most(MAX_LISTED)? || counted()?) && absent(view)?.is_none())
+    Ok((known || view.has_at_most(MAX_LISTED)?) && absent(view)?.is_none())
 }
 
 /// The file. Its length follows from metadata, or for var-sized cells from their offsets, which are read once

@@ -453,6 +453,7 @@ mod tests {
             "{looked_at} areas looked at"
         );
     }
+
     /// The work for ten thousand fragments without the attribute, newer than those that have it, grows with
     /// their number only.
     #[test]

@@ -48,7 +48,7 @@ impl Points {
             let mut out = Vec::new();
             for tile in 0..info.geometry.tile_num {
                 let mut ends: Vec<Option<(u64, u64)>> = vec![None; points.columns.len()];
-                points.pieces(&stack.space, tile, Some(Keep::Passing), &mut |_, indexes| {
+                points.pieces(&stack.space, tile, Some(Keep::Passing), |_, indexes| {
                     for (ends, along) in ends.iter_mut().zip(indexes) {
                         for &index in along {
                             let (first, last) = ends.unwrap_or((index, index));
@@ -73,7 +73,7 @@ impl Points {
         space: &Space,
         tile: u64,
         keep: Option<Keep>,
-        each: &mut dyn FnMut(u64, &[Vec<u64>]) -> Result<()>,
+        mut each: impl FnMut(u64, &[Vec<u64>]) -> Result<()>,
     ) -> Result<()> {
         let geometry = &self.info.geometry;
         let mut first = tile * geometry.tile_cells;
@@ -111,7 +111,7 @@ impl Points {
             if !bounds.touches(wanted) {
                 continue;
             }
-            self.pieces(space, tile as u64, keep, &mut |first, indexes| {
+            self.pieces(space, tile as u64, keep, |first, indexes| {
                 let mut found = Vec::new();
                 let mut place = vec![0; indexes.len()];
                 for cell in 0..indexes.first().map_or(0, Vec::len) {
