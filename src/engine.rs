@@ -282,7 +282,9 @@ impl Engine {
         }
         *last = Some(Instant::now());
         drop(last);
-        self.storage.forget(directory);
+        if !is_old {
+            self.storage.forget(directory);
+        }
         true
     }
 

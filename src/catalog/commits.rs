@@ -126,7 +126,7 @@ impl DeleteFile {
     }
 }
 
-/// A fragment that is committed but missing, so that the array cannot be read.
+/// A fragment that is committed but missing: who would see it cannot read the array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingFragment {
     /// The name of its directory.

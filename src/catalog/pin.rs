@@ -21,7 +21,7 @@
 use super::Array;
 use super::commits::Vacuum;
 use super::listing::{ArrayListing, SchemaFile};
-use super::snapshot::{Snapshot, counts, is_in_force};
+use super::snapshot::{Snapshot, counts, is_in_force, missing};
 use super::time::TimeRange;
 use crate::calendar::timestamp;
 use crate::error::{Error, ErrorKind, Result};
@@ -140,12 +140,11 @@ impl Array {
     /// would find the state again.
     pub(crate) fn pin(&self, snapshot: &Snapshot) -> Result<Pin> {
         let parts = self.parts(snapshot.listing.clone(), snapshot.times.end)?;
-        let of_label = |part: &Part| {
-            let missing = part.listing.missing.iter().map(|missing| &missing.parsed);
-            let until = TimeRange::until(snapshot.times.end);
-            missing.filter(|name| counts(name, until, part.sparse)).count()
-        };
-        let late = snapshot.missing().count() + parts[1..].iter().map(of_label).sum::<usize>();
+        let until = TimeRange::until(snapshot.times.end);
+        let missing = parts
+            .iter()
+            .map(|part| missing(&part.listing, until, part.sparse).count());
+        let late: usize = missing.sum();
         if late > MAX_LATE {
             let message = format!("{late} fragments are committed that are not listed yet");
             let error = Error::new(ErrorKind::Missing, message).at(0);

@@ -158,14 +158,7 @@ impl Snapshot {
 
     /// The committed fragments that a reader would see if they were listed.
     pub fn missing(&self) -> impl Iterator<Item = &MissingFragment> {
-        let hides = |i: &usize| {
-            let vacuum = &self.listing.vacuums[*i];
-            is_in_force(vacuum, &self.listing, self.times, self.sparse)
-        };
-        let missing = self.listing.missing.iter();
-        missing.filter(move |missing| {
-            counts(&missing.parsed, self.times, self.sparse) && !missing.vacuums.iter().any(hides)
-        })
+        missing(&self.listing, self.times, self.sparse)
     }
 
     /// Fails if it is unknown which fragments are seen: a commit file is damaged, or a committed fragment is
@@ -204,6 +197,18 @@ pub(super) fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> 
 pub(super) fn is_in_force(vacuum: &Vacuum, listing: &ArrayListing, times: TimeRange, sparse: bool) -> bool {
     let result = |missing: &MissingFragment| missing.stem.cmp(&vacuum.stem);
     counts(&vacuum.parsed, times, sparse) && listing.missing.binary_search_by(result).is_err()
+}
+
+/// See [`Snapshot::missing`].
+pub(super) fn missing(
+    listing: &ArrayListing,
+    times: TimeRange,
+    sparse: bool,
+) -> impl Iterator<Item = &MissingFragment> {
+    let hides = move |i: &usize| is_in_force(&listing.vacuums[*i], listing, times, sparse);
+    let missing = listing.missing.iter();
+    missing
+        .filter(move |missing| counts(&missing.parsed, times, sparse) && !missing.vacuums.iter().any(hides))
 }
 
 fn hidden(

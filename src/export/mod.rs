@@ -243,7 +243,7 @@ impl Export {
         };
         let fields = view.fields().iter().zip(view.may_be_unreadable()?).enumerate();
         let fields = fields.filter(|(_, (field, changed))| {
-            **changed || view.is_dense() && naming.is_some_and(|naming| grid::unfit(field, naming).is_some())
+            *changed || view.is_dense() && naming.is_some_and(|naming| grid::unfit(field, naming).is_some())
         });
         let fields = fields.map(|(index, _)| index);
         let labels = 0..view.labels().len();

@@ -231,8 +231,8 @@ impl FileSystem {
     }
 
     /// The attributes of a node, and the state of a mutable file. If the length of a file cannot be
-    /// determined, it is shown as empty and without a state; opening it then fails. EINTR if the requester has
-    /// a signal to handle: its program may go on, and would take the file for an empty one.
+    /// determined, it is shown as empty and without a state; opening it then fails. EINTR if the requester is
+    /// asked to end: its program may go on, and would take the file for an empty one.
     fn attributes(
         &self,
         node: &Node,

@@ -4,41 +4,42 @@
 use super::{Merge, Role, View};
 use crate::error::Result;
 use crate::format::field::{Form, Stored};
-use crate::runtime::get_or_make;
+use crate::runtime::requester::settled;
 use std::collections::HashMap;
 
 impl View {
     /// For each field, whether some schema of the array has an attribute of the same name with another type,
-    /// so that [`View::unreadable`] may have a reason. Reads schemas alone.
-    pub(crate) fn may_be_unreadable(&self) -> Result<&[bool]> {
-        let changed = get_or_make(&self.changed, || {
-            let mut changed = vec![false; self.fields().len()];
-            let files = &self.of.snapshot.listing.schemas;
-            if files.len() < 2 {
-                return Ok(changed);
-            }
-            let fields = self.fields().iter().enumerate();
-            let attributes = fields.filter(|(_, field)| matches!(field.role, Role::Attribute(_)));
-            let attributes: HashMap<&[u8], (usize, Form)> = attributes
-                .map(|(i, field)| (&*field.name, (i, field.form())))
-                .collect();
-            for file in files.iter().filter(|file| file.name != self.of.schema_file.name) {
-                let schema = match self.of.array.schemas.get(&file.name) {
-                    Ok(schema) => schema,
-                    Err(error) if error.is_transient() => return Err(error),
-                    // The fragments of a schema that cannot be read cannot be read either.
-                    Err(_) => continue,
-                };
-                for other in &schema.attributes {
-                    if let Some((i, wanted)) = attributes.get(&*other.name) {
-                        let found = Stored::of(Some(((), other.form())), *wanted);
-                        changed[*i] |= matches!(found, Stored::Other(..));
-                    }
+    /// so that [`View::unreadable`] may have a reason. True for all attributes, for now, while a schema cannot
+    /// be had that may turn up. Reads schemas alone.
+    pub(crate) fn may_be_unreadable(&self) -> Result<Vec<bool>> {
+        if let Some(changed) = self.changed.get() {
+            return Ok(changed.clone());
+        }
+        let mut changed = vec![false; self.fields().len()];
+        let fields = self.fields().iter().enumerate();
+        let attributes = fields.filter(|(_, field)| matches!(field.role, Role::Attribute(_)));
+        let attributes: HashMap<&[u8], (usize, Form)> = attributes
+            .map(|(i, field)| (&*field.name, (i, field.form())))
+            .collect();
+        let files = self.of.snapshot.listing.schemas.iter();
+        for file in files.filter(|file| file.name != self.of.schema_file.name) {
+            let schema = match settled(self.of.array.schemas.get(&file.name))? {
+                Ok(schema) => schema,
+                Err(error) if error.may_pass() => {
+                    attributes.values().for_each(|(i, _)| changed[*i] = true);
+                    return Ok(changed);
+                }
+                // The fragments of a schema that cannot be read cannot be read either.
+                Err(_) => continue,
+            };
+            for other in &schema.attributes {
+                if let Some((i, wanted)) = attributes.get(&*other.name) {
+                    let found = Stored::of(Some(((), other.form())), *wanted);
+                    changed[*i] |= matches!(found, Stored::Other(..));
                 }
             }
-            Ok(changed)
-        });
-        changed.map(Vec::as_slice)
+        }
+        Ok(self.changed.get_or_init(|| changed).clone())
     }
 
     /// Why the values of field `field` cannot be read, because its type changed on the way; None if they can.

@@ -140,13 +140,16 @@ fn bits<const N: usize>(signals: [i32; N]) -> u64 {
 /// Whether a requester needs no answer: a client who is gone, or a thread that has been killed and only waits for an
 /// answer before it ends. The kernel lets that wait and does not tell us, so its pending signals are read from /proc.
 pub fn is_gone(requester: &Requester) -> bool {
-    let is_killed =
-        |status: &str| number(status, "SigPnd", 16).is_some_and(|pending| pending & bit(libc::SIGKILL) != 0);
     has_ended_or(requester, is_killed)
 }
 
-/// Whether a requester is gone, or is a thread that has a signal to handle as soon as it has its answer, so that
-/// it ends or does something else.
+fn is_killed(status: &str) -> bool {
+    let pending = ["SigPnd", "ShdPnd"].map(|mask| number(status, mask, 16).unwrap_or(0));
+    (pending[0] | pending[1]) & bit(libc::SIGKILL) != 0
+}
+
+/// Whether a requester is gone, or is a thread that is to end as soon as it has its answer: it has a signal
+/// that ends it, or one that asks its program to end.
 pub fn is_interrupted(requester: &Requester) -> bool {
     has_ended_or(requester, is_to_stop)
 }
@@ -158,7 +161,11 @@ fn has_ended_or(requester: &Requester, is_true: impl FnOnce(&str) -> bool) -> bo
     };
     match status(thread) {
         Some(status) => is_true(&status),
-        None => !exists(thread) && !exists(process),
+        None if exists(thread) => false,
+        None => match self::status(process) {
+            Some(status) => is_killed(&status),
+            None => !exists(process),
+        },
     }
 }
 
@@ -185,7 +192,7 @@ fn is_to_stop(status: &str) -> bool {
 }
 
 /// Waits until `done` is notified, or for a moment. `Abandoned`, with the lock released, if the requester
-/// has a signal to handle or is gone.
+/// is to end or is gone.
 pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<MutexGuard<'m, T>> {
     let waited = done.wait_timeout(locked, CHECK_INTERVAL);
     let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +202,7 @@ pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<Mutex
     }
 }
 
-/// Does `work` in a new thread and waits for it. `Abandoned` if the requester has a signal to handle; the
+/// Does `work` in a new thread and waits for it. `Abandoned` if the requester is to end; the
 /// work then goes on, and its result is dropped.
 pub fn on_another_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let (sender, answer) = channel();

@@ -64,7 +64,7 @@ impl<T: Clone> Flight<T> {
         state.result.is_some()
     }
 
-    /// Waits for the result. `Abandoned` if this thread's requester was killed or has a signal to handle, or
+    /// Waits for the result. `Abandoned` if this thread's requester was killed or is to end, or
     /// if the work was ended. Calls `given_up` if this was the last waiting thread and the work is ended.
     pub fn wait(&self, given_up: &dyn Fn()) -> Result<T> {
         let mut state = lock(&self.state);
@@ -97,7 +97,7 @@ impl<T: Clone> Flight<T> {
 }
 
 /// Lets one thread at a time make something that others want as well. Unlike a lock, waiting ends when the
-/// [requester](crate::runtime::requester) has a signal to handle; and if the thread fails, those that waited
+/// [requester](crate::runtime::requester) is to end; and if the thread fails, those that waited
 /// for it fail with the same error, instead of one failure after the other.
 #[derive(Default)]
 pub struct SingleFlight {
@@ -186,7 +186,7 @@ impl<T: Clone> Memo<T> {
         lock(&self.value).clone()
     }
 
-    /// The value, which `make` makes if nobody has. `Abandoned` if the requester has a signal to handle while
+    /// The value, which `make` makes if nobody has. `Abandoned` if the requester is to end while
     /// this thread waits for another.
     pub fn get_or_make(&self, make: impl FnOnce() -> Result<T>) -> Result<T> {
         self.making.find_or_make(
