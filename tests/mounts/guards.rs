@@ -393,7 +393,7 @@ fn a_panic_in_another_thread_comes_to_the_one_that_asked() {
     let rendered = std::panic::catch_unwind(|| {
         render_objects(&items, |&item| {
             assert!(item != 999, "in the last thread");
-            Ok(Json::from([item]))
+            Ok::<_, ()>(Json::from([item]))
         })
     });
     let panic = rendered.unwrap_err();
