@@ -260,15 +260,15 @@ mod tests {
     use crate::storage::MemoryStorage;
 
     #[test]
-    fn a_chunk_larger_than_the_cache_is_refused() {
-        let read = |cache| {
+    fn a_chunk_that_is_too_large_for_metadata_is_refused() {
+        let read = |size| {
             let mut storage = MemoryStorage::new();
-            storage.insert(Path::new("a"), gzip_tile(3 << 20, b"damaged"));
-            let engine = Engine::new(Arc::new(storage), cache, Vec::new(), Arc::default());
+            storage.insert(Path::new("a"), gzip_tile(size, b"damaged"));
+            let engine = Engine::new(Arc::new(storage), 1 << 20, Vec::new(), Arc::default());
             let file = GenericFile::open(&Arc::new(engine), Path::new("a"), None, false).unwrap();
             file.read(0..8, &mut Vec::new()).unwrap_err().kind()
         };
-        assert_eq!(read(4 << 20), ErrorKind::Truncated);
-        assert_eq!(read(2 << 20), ErrorKind::LimitExceeded);
+        assert_eq!(read(16 << 20), ErrorKind::Truncated);
+        assert_eq!(read(17 << 20), ErrorKind::LimitExceeded);
     }
 }

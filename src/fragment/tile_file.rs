@@ -198,8 +198,7 @@ impl TileFile {
             .codec
             .working_memory(original, stored, self.geometry.cells_of(tile));
         let cache = &self.engine.cache;
-        let checked = match self.generic && u64::from(original) > MAX_WHOLE.min(cache.capacity().max(1 << 20))
-        {
+        let checked = match self.generic && u64::from(original) > MAX_WHOLE {
             true => Err(Error::limit(format!(
                 "a chunk of {original} bytes is too large for metadata"
             ))),
