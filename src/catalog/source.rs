@@ -269,7 +269,7 @@ pub(crate) mod tests {
         let root = "tests/data/versions/v22";
         let changed = |source: &Source| {
             let view = source.array("evolved").at(TimeRange::ALL).open().unwrap();
-            move || view.may_be_unreadable().unwrap()
+            move || view.may_be_unreadable().unwrap().into_owned()
         };
         let whole = changed(&Source::open(root, &SourceOptions::default()).unwrap())();
         let (storage, source) = Refusing::of(root, refused, ErrorKind::Io(libc::EIO));

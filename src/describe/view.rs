@@ -73,7 +73,7 @@ struct Facts {
 ///
 /// # Errors
 ///
-/// If nobody waits, or schemas cannot be read at the moment.
+/// `Abandoned` if nobody waits.
 pub fn view_json(view: &View, options: &ExportOptions) -> Result<Vec<u8>> {
     let facts = known(view, options)?;
     let failed = facts.failed;

@@ -241,9 +241,10 @@ impl Export {
             Export::File(Format::NetCdf) => Some(grid::Naming::NetCdf),
             Export::Zarr => Some(grid::Naming::Zarr),
         };
-        let fields = view.fields().iter().zip(view.may_be_unreadable()?).enumerate();
+        let changed = view.may_be_unreadable()?;
+        let fields = view.fields().iter().zip(&*changed).enumerate();
         let fields = fields.filter(|(_, (field, changed))| {
-            *changed || view.is_dense() && naming.is_some_and(|naming| grid::unfit(field, naming).is_some())
+            **changed || view.is_dense() && naming.is_some_and(|naming| grid::unfit(field, naming).is_some())
         });
         let fields = fields.map(|(index, _)| index);
         let labels = 0..view.labels().len();

@@ -120,19 +120,24 @@ pub(super) fn write_raster(storage: &mut MemoryStorage, [columns, rows]: [u64; 2
     storage.insert(Path::new(&format!("__meta/__1_1_{UUID}")), file);
 }
 
+/// A raster of 3 rows and 4 columns with the attribute `a`, with what GDAL tells of it, damaged or not.
+pub(super) fn raster(datatype: Datatype, nullable: bool, damaged: bool) -> Arc<View> {
+    let mut storage = MemoryStorage::default();
+    let array = OneTile {
+        dimensions: &[("Y", 3), ("X", 4)],
+        attributes: &[("a", datatype, 1, nullable)],
+    };
+    array.create(&mut storage, 1);
+    array.write(&mut storage, 1);
+    write_raster(&mut storage, [4, 3], damaged);
+    Arc::new(View::new(open(&storage).0, None, None).unwrap())
+}
+
 /// Damaged metadata may be whole again in the same state.
 #[test]
 fn what_damaged_metadata_change_is_another_version() {
     let versions = [false, true].map(|damaged| {
-        let mut storage = MemoryStorage::default();
-        let array = OneTile {
-            dimensions: &[("Y", 3), ("X", 4)],
-            attributes: &[("a", Datatype::Uint8, 1, false)],
-        };
-        array.create(&mut storage, 1);
-        array.write(&mut storage, 1);
-        write_raster(&mut storage, [4, 3], damaged);
-        let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+        let view = raster(Datatype::Uint8, false, damaged);
         assert_eq!(zarr::ZarrGroup::of(view.clone()).is_err(), damaged);
         let overviews = tiff::overviews_layout(&[(view.clone(), 2..3)]);
         let files = [parquet::layout(&view), tiff::layout(&view, 2..3), overviews];

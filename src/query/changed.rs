@@ -5,15 +5,16 @@ use super::{Merge, Role, View};
 use crate::error::Result;
 use crate::format::field::{Form, Stored};
 use crate::runtime::requester::settled;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 impl View {
     /// For each field, whether some schema of the array has an attribute of the same name with another type,
     /// so that [`View::unreadable`] may have a reason. True for all attributes, for now, while a schema cannot
     /// be had that may turn up. Reads schemas alone.
-    pub(crate) fn may_be_unreadable(&self) -> Result<Vec<bool>> {
+    pub(crate) fn may_be_unreadable(&self) -> Result<Cow<'_, [bool]>> {
         if let Some(changed) = self.changed.get() {
-            return Ok(changed.clone());
+            return Ok(Cow::Borrowed(changed));
         }
         let mut changed = vec![false; self.fields().len()];
         let fields = self.fields().iter().enumerate();
@@ -27,7 +28,7 @@ impl View {
                 Ok(schema) => schema,
                 Err(error) if error.may_pass() => {
                     attributes.values().for_each(|(i, _)| changed[*i] = true);
-                    return Ok(changed);
+                    return Ok(Cow::Owned(changed));
                 }
                 // The fragments of a schema that cannot be read cannot be read either.
                 Err(_) => continue,
@@ -39,7 +40,7 @@ impl View {
                 }
             }
         }
-        Ok(self.changed.get_or_init(|| changed).clone())
+        Ok(Cow::Borrowed(self.changed.get_or_init(|| changed)))
     }
 
     /// Why the values of field `field` cannot be read, because its type changed on the way; None if they can.

@@ -1,8 +1,6 @@
 use super::*;
-use crate::export::tests::{OneTile, write_raster};
+use crate::export::tests::raster;
 use crate::format::datatype::Datatype;
-use crate::query::testing::open;
-use crate::storage::MemoryStorage;
 
 fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
     Image {
@@ -139,15 +137,7 @@ fn bands_strips_and_colours_are_told() {
 #[test]
 fn null_pixels_of_a_raster_have_a_value() {
     let has_nodata = [false, true].map(|nullable| {
-        let mut storage = MemoryStorage::default();
-        let array = OneTile {
-            dimensions: &[("Y", 3), ("X", 4)],
-            attributes: &[("a", Datatype::DatetimeDay, 1, nullable)],
-        };
-        array.create(&mut storage, 1);
-        array.write(&mut storage, 1);
-        write_raster(&mut storage, [4, 3], false);
-        let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+        let view = raster(Datatype::DatetimeDay, nullable, false);
         let layout = layout(&view, 2..3).unwrap();
         let file = Output::of(|out| layout.read(0..layout.len(), out)).unwrap();
         tag(&file, 42113).is_some()

@@ -260,19 +260,7 @@ fn strings_of_signed_bytes_are_merged_by_unsigned_ones() {
     let places: [&[u8]; 8] = [b"", b"\x80", b"\xff", b"a", b"a\x80", b"az", b"b", b"z"];
     for seed in 0..100 {
         let mut numbers = Random(seed + 2000);
-        let dimension = Dimension {
-            datatype: ASCII,
-            lossy: false,
-            domain: None,
-            extent: None,
-        };
-        let design = Design {
-            dimensions: vec![dimension],
-            duplicates: false,
-            tile_order: 0,
-            cell_order: 0,
-            capacity: 1 + numbers.below(4) as usize,
-        };
+        let design = Design::of_texts(1 + numbers.below(4) as usize);
         // All have the same domain and timestamp, so that they are merged: a single one is not sorted.
         let mut written = |number: u64| {
             let chosen = places
@@ -315,18 +303,7 @@ fn a_head_of_a_large_fragment_looks_at_few_cells() {
 #[test]
 fn a_lone_fragment_of_strings_is_not_judged() {
     let places = ["aa", "b\u{e9}", "bb", "z"];
-    let design = Design {
-        dimensions: vec![Dimension {
-            datatype: ASCII,
-            lossy: false,
-            domain: None,
-            extent: None,
-        }],
-        duplicates: false,
-        tile_order: 0,
-        cell_order: 0,
-        capacity: 2,
-    };
+    let design = Design::of_texts(2);
     let cells = places.map(|place| Cell {
         place: vec![Text(place.into())],
         time: 10,
@@ -411,19 +388,6 @@ fn a_head_in_another_order_than_that_of_the_writer_is_sorted() {
         domain: Some((Double(0.0), Double(100.0))),
         extent: Some(Double(10.0)),
     };
-    let text = Dimension {
-        datatype: ASCII,
-        lossy: false,
-        domain: None,
-        extent: None,
-    };
-    let design = |dimensions| Design {
-        dimensions,
-        duplicates: false,
-        tile_order: 0,
-        cell_order: 0,
-        capacity: 4,
-    };
     // In the first dimension all were different, and ascending.
     let rounded = (0..40).map(|i| vec![Double(0.0), Double(f64::from((20 + i) % 40) / 4.0)]);
     let rounded: Vec<_> = rounded.collect();
@@ -432,7 +396,11 @@ fn a_head_in_another_order_than_that_of_the_writer_is_sorted() {
         b"a", b"b\xc30", b"b\xc31", b"b\xc32", b"b\xc33", b"b\xc34", b"b\xc35", b"b\xc36", b"bx", b"z",
     ];
     let texts: Vec<_> = texts.iter().map(|text| vec![Text(text.to_vec())]).collect();
-    let (floats, texts_of) = (design(vec![float(true), float(false)]), design(vec![text]));
+    let texts_of = Design::of_texts(4);
+    let floats = Design {
+        dimensions: vec![float(true), float(false)],
+        ..texts_of.clone()
+    };
     for (design, fragments, timed) in [
         (&floats, vec![rounded.clone(), few], false),
         (&floats, vec![rounded], true),
@@ -454,18 +422,7 @@ fn a_head_in_another_order_than_that_of_the_writer_is_sorted() {
 
 #[test]
 fn sorting_long_strings_takes_no_more_memory_than_allowed() {
-    let design = Design {
-        dimensions: vec![Dimension {
-            datatype: ASCII,
-            lossy: false,
-            domain: None,
-            extent: None,
-        }],
-        duplicates: false,
-        tile_order: 0,
-        cell_order: 0,
-        capacity: 4,
-    };
+    let design = Design::of_texts(4);
     for (length, fits) in [(1, true), (2000, false)] {
         let places = (0..20u8).rev().map(|i| vec![Text(vec![b'a' + i; length])]);
         let storage = stored(&design, &[places.collect()], true);

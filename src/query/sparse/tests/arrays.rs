@@ -169,6 +169,23 @@ pub(super) struct Design {
 }
 
 impl Design {
+    /// One dimension of strings, row-major, without duplicates.
+    pub(super) fn of_texts(capacity: usize) -> Design {
+        let dimension = Dimension {
+            datatype: ASCII,
+            lossy: false,
+            domain: None,
+            extent: None,
+        };
+        Design {
+            dimensions: vec![dimension],
+            duplicates: false,
+            tile_order: 0,
+            cell_order: 0,
+            capacity,
+        }
+    }
+
     pub(super) fn random(numbers: &mut Random) -> Design {
         let count = 1 + numbers.below(3);
         Design {
