@@ -250,6 +250,7 @@ beside "encryption" "$PYTHON" tests/oracle/encryption.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     beside "what is listed: other releases" "$PYTHON" tests/oracle/listed.py --share 1/5 "$arrays/arrays"
     beside "views of other releases" "$PYTHON" tests/oracle/views.py --reads "$arrays"
+    beside "old schemas, written now" "$PYTHON" tests/oracle/old_schemas.py "$arrays"
 else
     echo "arrays of other releases           not run: TILEDBFS_ARRAYS is not set" >>"$summary"
 fi

@@ -41,4 +41,4 @@ mod xor;
 mod zstd;
 
 pub use key::EncryptionKey;
-pub use tile_codec::TileCodec;
+pub use tile_codec::{TYPED_FILTERS, TileCodec};

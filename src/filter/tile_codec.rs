@@ -60,6 +60,10 @@ impl Stage {
     }
 }
 
+/// From this format version of the library on, a filter has the type that the schema gives its pipeline, changed by
+/// the filters before it. Older libraries gave each filter the type of the tile.
+pub const TYPED_FILTERS: u32 = 20;
+
 /// The limit for a chunk's streams anywhere in a pipeline: this many times their original length, and
 /// [`FLOOR`] more. Real pipelines stay far below.
 const FACTOR: u64 = 64;
@@ -127,7 +131,7 @@ impl TileCodec {
         let mut stages = Vec::with_capacity(self.pipeline.filters.len());
         for (index, filter) in self.pipeline.filters.iter().enumerate() {
             let datatype = next_datatype;
-            if self.library_version >= 20 {
+            if self.library_version >= TYPED_FILTERS {
                 next_datatype = output_type(filter, datatype);
             }
             let idle = match filter {

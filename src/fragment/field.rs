@@ -1,6 +1,6 @@
 //! The fields that a fragment stores, and how their tiles are filtered.
 
-use crate::filter::{EncryptionKey, TileCodec};
+use crate::filter::{EncryptionKey, TYPED_FILTERS, TileCodec};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::field::Form;
 use crate::format::fragment::Slots;
@@ -189,6 +189,20 @@ impl StoredField {
         }
     }
 
+    /// The type that the first filter of fixed-size values saw. In schemas below version 5 the coordinates' pipeline
+    /// is one of coordinates, and libraries that give filters their types from the schema ([`TileCodec`]) filter
+    /// timestamps as such; older ones gave the type of the tile.
+    fn first_type(&self, schema: &Schema, writer: &Writer) -> Datatype {
+        match (self.role, schema.dimensions.first()) {
+            (Role::Timestamps | Role::DeleteTimestamps | Role::DeleteConditionIndex, Some(dimension))
+                if schema.version < 5 && writer.library_version >= TYPED_FILTERS =>
+            {
+                dimension.datatype
+            }
+            _ => self.datatype,
+        }
+    }
+
     /// How the tiles of one of its files are filtered. `None` for a validity file in a schema without
     /// validity filters.
     pub fn codec(&self, schema: &Schema, part: Part, writer: &Writer) -> Option<TileCodec> {
@@ -198,7 +212,7 @@ impl StoredField {
                     Role::ZippedDimension(_) => schema.dimensions.len() as u64,
                     _ => 1,
                 };
-                (self.datatype, cell_size * cells)
+                (self.first_type(schema, writer), cell_size * cells)
             }
             (Part::Fixed, None) => (Datatype::Uint64, 8),
             (Part::Var, _) => (self.datatype, self.datatype.size() as u64),
