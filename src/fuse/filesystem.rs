@@ -34,9 +34,6 @@ const UNKNOWN_SPACE: Space = Space {
     files: 0,
 };
 
-/// Inode numbers are not reused for another path, so generations are not needed.
-pub(super) const GENERATION: Generation = Generation(0);
-
 /// For tests: called inside the guard before each operation, to count requests and inject panics.
 pub type Probe = Arc<dyn Fn(&'static str) + Send + Sync>;
 
@@ -72,6 +69,7 @@ pub(super) enum Found {
         attributes: FileAttr,
         attributes_ttl: Duration,
         entry_ttl: Duration,
+        generation: Generation,
     },
     Absent {
         entry_ttl: Duration,
@@ -329,6 +327,7 @@ impl FileSystem {
                 attributes,
                 attributes_ttl,
                 entry_ttl: Duration::ZERO,
+                generation: Generation(inode.generation()),
             }),
             Err(errno) => {
                 self.inodes.forget(inode.number, 1);
@@ -375,6 +374,7 @@ impl FileSystem {
                     attributes: attributes.to_fuse(inode.number, self.owner),
                     attributes_ttl: attributes.ttl,
                     entry_ttl,
+                    generation: Generation(inode.generation()),
                 })
             }
             Ok(None) => Ok(Found::Absent { entry_ttl }),

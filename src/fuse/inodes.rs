@@ -11,7 +11,8 @@
 //! Linux caches length and pages per inode, and does not tell which descriptor a `fstat` is for. So each
 //! state of a mutable file ([`FileState`]) has its own inode, and an open file keeps its length and pages. The
 //! first state that the kernel learns of has the hash of the path as its number, like directories and
-//! immutable files. Other states have a hash of path and state.
+//! immutable files. Other states have a hash of path and state. When the first is forgotten, another may get its
+//! number, and has another generation.
 
 use crate::error::Result;
 use crate::runtime::lock;
@@ -155,6 +156,12 @@ impl Inode {
     /// The state, if this is a mutable file.
     pub(super) fn state(&self) -> Option<FileState> {
         self.state.as_deref().copied()
+    }
+
+    /// What a file handle has beside the number, of which the kernel keeps 32 bits: another one for each state,
+    /// because a state may get the number of one that was forgotten. 0 of what has no states.
+    pub(super) fn generation(&self) -> u64 {
+        self.version().map_or(0, |version| spread(version) >> 32)
     }
 
     /// Whether this is `name` in `parent`, in any state.

@@ -145,6 +145,8 @@ struct Kernel {
     known: BTreeMap<u64, (String, u64, Content)>,
     /// Every inode number ever returned, with its path.
     given: HashMap<u64, String>,
+    /// The content that each file handle, a number and a generation, stands for.
+    handles: HashMap<(u64, u64), Content>,
     /// The last number of each path.
     newest: HashMap<String, u64>,
     files: BTreeMap<u64, (String, Arc<Vec<u8>>)>,
@@ -165,6 +167,7 @@ impl Kernel {
             random: Random(seed),
             known: BTreeMap::from([(ROOT, (String::new(), 1, None))]),
             given: HashMap::from([(ROOT, String::new())]),
+            handles: HashMap::new(),
             newest: HashMap::new(),
             files: BTreeMap::new(),
             directories: BTreeMap::new(),
@@ -241,9 +244,19 @@ impl Kernel {
             .filesystem
             .do_lookup(&Credentials::default(), INodeNo(parent), OsStr::new(&name));
         match (answer, self.world.get(&child)) {
-            (Ok(Found::Entry { attributes, .. }), Some(content)) => {
+            (
+                Ok(Found::Entry {
+                    attributes,
+                    generation,
+                    ..
+                }),
+                Some(content),
+            ) => {
                 let number = attributes.ino.0;
                 self.check_number(number, &child, &content);
+                let handle = self.handles.entry((number, generation.0));
+                let first = handle.or_insert_with(|| content.clone());
+                assert!(*first == content, "{child}: a file handle of another state");
                 self.check_attributes(&attributes, &child, &content);
                 self.newest.insert(child.clone(), number);
                 self.known.entry(number).or_insert((child, 0, content)).1 += 1;

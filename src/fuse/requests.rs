@@ -2,7 +2,7 @@
 //! of it, so that a panic cannot prevent the reply.
 
 use super::attributes::{BLOCK_SIZE, absent, file_type};
-use super::filesystem::{FileSystem, Found, GENERATION, MAX_NAME, MAX_REQUEST};
+use super::filesystem::{FileSystem, Found, MAX_NAME, MAX_REQUEST};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::bytes::Output;
@@ -10,8 +10,8 @@ use crate::runtime::requester::{Requester, on_behalf_of};
 use crate::storage::{Credentials, Space};
 use crate::tree::Node;
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, Generation,
+    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
     RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl,
     ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -53,9 +53,10 @@ impl Filesystem for FileSystem {
                 attributes,
                 attributes_ttl,
                 entry_ttl,
-            }) => reply.entry_with_ttls(&attributes_ttl, &entry_ttl, &attributes, GENERATION),
+                generation,
+            }) => reply.entry_with_ttls(&attributes_ttl, &entry_ttl, &attributes, generation),
             Ok(Found::Absent { entry_ttl }) if entry_ttl.is_zero() => reply.error(Errno::ENOENT),
-            Ok(Found::Absent { entry_ttl }) => reply.entry(&entry_ttl, &absent(), GENERATION),
+            Ok(Found::Absent { entry_ttl }) => reply.entry(&entry_ttl, &absent(), Generation(0)),
             Err(errno) => reply.error(errno),
         }
     }
