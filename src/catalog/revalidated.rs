@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::{hash, lock};
-use crate::storage::{RACY_WINDOW, RECHECK_AFTER};
+use crate::storage::RECHECK_AFTER;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -91,8 +91,10 @@ impl<T> Revalidated<T> {
             value: value.clone(),
             stamp,
             until,
-            settled: engine.storage.local().is_none()
-                || newest.saturating_add(RACY_WINDOW.as_millis() as u64) < read_at,
+            settled: engine
+                .storage
+                .local()
+                .is_none_or(|local| newest.saturating_add(local.racy_window().as_millis() as u64) < read_at),
             checked,
         };
         // Drops the value before after the lock is released.

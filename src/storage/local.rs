@@ -16,6 +16,7 @@ use crate::runtime::hash;
 use crate::runtime::stats::Stats;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, MSDOS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, statfs};
 use nix::sys::statvfs::statvfs;
 use std::fs::{self, File};
 use std::io;
@@ -24,17 +25,31 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The error of a path that leads to a file of another kind.
 const NOT_REGULAR: &str = "not a regular file";
+
+/// Some file systems keep whole seconds only: two changes within one look the same.
+const RACY_WINDOW: Duration = Duration::from_secs(2);
+
+/// sshfs keeps the times of a directory and its listing for 20 s, each from when it was asked.
+const FUSE_RACY_WINDOW: Duration = Duration::from_secs(30);
 
 /// A local directory tree.
 pub struct LocalStorage {
     /// Canonical path.
     root: PathBuf,
-    /// Device and inode of the root.
-    number: (u64, u64),
+    /// The device of the root.
+    device: u64,
+    /// The inode number of the root; None if it [may change](renumbers).
+    number: Option<u64>,
+    /// When the root was made, if the file system tells.
+    made: Option<Duration>,
+    /// The root on an overlayfs, where it keeps its number while it is open. Elsewhere that would keep a disk or a
+    /// server from being unmounted.
+    _held: Option<File>,
+    racy_window: Duration,
     follow_symlinks: bool,
     permissions: PermissionCache,
     stats: Arc<Stats>,
@@ -46,9 +61,31 @@ impl LocalStorage {
     pub fn new(root: &Path, follow_symlinks: bool, stats: Arc<Stats>) -> Result<Self> {
         let place = |e: io::Error| Error::io(&e).in_file(root.display());
         let root = fs::canonicalize(root).map_err(place)?;
-        let metadata = fs::metadata(&root).map_err(place)?;
+        // Without it every directory would look empty.
+        if let Err(error) = fs::metadata("/proc/self/fd") {
+            let missing = format!("local arrays need /proc/self/fd: {error}");
+            return Err(Error::unsupported(missing).in_file(root.display()));
+        }
+        // Of the file systems, those of FUSE need not answer.
+        let kind = statfs(&root).map_or(FUSE_SUPER_MAGIC, |found| found.filesystem_type());
+        let held = match kind {
+            OVERLAYFS_SUPER_MAGIC => Some(open(&root, OFlag::O_PATH | OFlag::O_CLOEXEC).map_err(place)?),
+            _ => None,
+        };
+        let metadata = match &held {
+            Some(held) => held.metadata(),
+            None => fs::metadata(&root),
+        };
+        let metadata = metadata.map_err(place)?;
         Ok(LocalStorage {
-            number: (metadata.dev(), metadata.ino()),
+            device: metadata.dev(),
+            number: (!renumbers(kind)).then(|| metadata.ino()),
+            made: made(&metadata),
+            _held: held,
+            racy_window: match kind {
+                FUSE_SUPER_MAGIC => FUSE_RACY_WINDOW,
+                _ => RACY_WINDOW,
+            },
             root,
             follow_symlinks,
             permissions: PermissionCache::default(),
@@ -76,7 +113,11 @@ impl LocalStorage {
         }
         let place = Place::root().and_then(|top| walk(&top, &full, |_| ()));
         let place = place.map_err(|e| self.error(&e, path))?;
-        if !place.is_below(self.number) {
+        let number = match self.number {
+            Some(number) => Ok(number),
+            None => fs::metadata(&self.root).map(|root| root.ino()),
+        };
+        if !place.is_below((self.device, number.map_err(|e| self.error(&e, path))?)) {
             return Err(
                 Error::not_found("a symbolic link leads out of the source and is not followed")
                     .in_file(self.display(path)),
@@ -256,7 +297,10 @@ impl LocalFiles for LocalStorage {
         // `ROOT/.` rather than `ROOT`: fails also if this process may not enter the directory.
         let metadata = fs::metadata(join(&self.root, Path::new(".")))
             .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
-        if (metadata.dev(), metadata.ino()) == self.number {
+        let is_same = metadata.dev() == self.device
+            && self.number.is_none_or(|number| metadata.ino() == number)
+            && self.made.is_none_or(|time| made(&metadata) == Some(time));
+        if is_same {
             Ok(())
         } else {
             Err(gone(
@@ -277,6 +321,10 @@ impl LocalFiles for LocalStorage {
             blocks: used(found.blocks(), found.blocks_free()),
             files: used(found.files(), found.files_free()),
         })
+    }
+
+    fn racy_window(&self) -> Duration {
+        self.racy_window
     }
 
     fn is_link(&self, path: &Path) -> bool {
@@ -310,9 +358,21 @@ fn version(metadata: &fs::Metadata) -> (u64, u64, u64) {
 /// Identifies a file. Inode numbers are unique only within a device, and are used again: the time when the
 /// file was made, which nobody can set, tells the next one apart where the file system keeps it.
 pub(super) fn identity(metadata: &fs::Metadata) -> u64 {
-    let made = metadata.created().ok();
-    let made = made.and_then(|made| made.duration_since(UNIX_EPOCH).ok());
-    hash(&(metadata.dev(), metadata.ino(), made))
+    hash(&(metadata.dev(), metadata.ino(), made(metadata)))
+}
+
+/// When a file was made, since the Unix epoch.
+fn made(metadata: &fs::Metadata) -> Option<Duration> {
+    metadata.created().ok()?.duration_since(UNIX_EPOCH).ok()
+}
+
+/// The magic number of exFAT.
+const EXFAT_SUPER_MAGIC: FsType = FsType(0x2011_bab0);
+
+/// Whether a file system of this kind may give a file another inode number once the kernel has forgotten it, as sshfs,
+/// mergerfs and FAT do.
+fn renumbers(kind: FsType) -> bool {
+    [FUSE_SUPER_MAGIC, MSDOS_SUPER_MAGIC, EXFAT_SUPER_MAGIC].contains(&kind)
 }
 
 /// Opens `path`, through any links.
@@ -469,6 +529,31 @@ mod tests {
         nix::unistd::mkfifo(&root.join("pipe"), nix::sys::stat::Mode::S_IRUSR).unwrap();
         let error = storage.open(Path::new("pipe")).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Corrupt);
+    }
+
+    #[test]
+    fn another_inode_number_is_another_source_only_where_numbers_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("in");
+        fs::create_dir(&root).unwrap();
+        let numbered = storage(&root, false);
+        let renumbered = LocalStorage {
+            number: None,
+            made: None,
+            ..storage(&root, false)
+        };
+        fs::rename(&root, dir.path().join("out")).unwrap();
+        fs::create_dir(&root).unwrap();
+        for place in ["in", "out"] {
+            fs::write(dir.path().join(place).join("f"), place).unwrap();
+        }
+        symlink("../out/f", root.join("out")).unwrap();
+        symlink("../in/f", root.join("in")).unwrap();
+        assert!(numbered.check_root().is_err());
+        renumbered.check_root().unwrap();
+        let read = |name| Some(renumbered.open(Path::new(name)).ok()?.read(0, 2).unwrap());
+        assert_eq!(read("in"), Some(b"in".to_vec()));
+        assert_eq!(read("out"), None);
     }
 
     #[test]

@@ -74,10 +74,6 @@ pub struct Metadata {
 /// Listings and attributes older than this are checked again. Remote storages have a cache of their own.
 pub const RECHECK_AFTER: Duration = Duration::from_millis(100);
 
-/// A local directory that was changed less than this before it was listed may have changed again with the
-/// same times.
-pub const RACY_WINDOW: Duration = Duration::from_secs(2);
-
 /// A source of files.
 pub trait Storage: Send + Sync {
     /// The storage that this one stands before, if it does: what this one does not do itself is left to it.
@@ -209,6 +205,10 @@ pub trait LocalFiles: Send + Sync {
 
     /// What is used of the file system that the root is on. Fails as [`LocalFiles::check_root`] does.
     fn used_space(&self) -> Result<Space>;
+
+    /// For this long after a change of a directory its times may hide another change, or its listing be older than
+    /// they are.
+    fn racy_window(&self) -> Duration;
 }
 
 /// The size of a file system, as in statvfs(3).
