@@ -176,7 +176,13 @@ impl Site {
         self.report(&path.display(), error);
         let (status, line) = match error.errno() {
             libc::EACCES | libc::EPERM => (StatusCode::FORBIDDEN, "not permitted"),
-            errno if is_absence(errno) => (StatusCode::SERVICE_UNAVAILABLE, "the source does not answer"),
+            libc::ESTALE | libc::EBUSY => (StatusCode::SERVICE_UNAVAILABLE, "the source has just changed"),
+            _ if error.kind() == ErrorKind::Changed => {
+                (StatusCode::SERVICE_UNAVAILABLE, "the source has just changed")
+            }
+            errno if is_absence(errno) || self.is_silent_store(error) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "the source does not answer")
+            }
             _ => (StatusCode::INTERNAL_SERVER_ERROR, "it cannot be read"),
         };
         let refusal = Refusal::new(status, line);
@@ -184,6 +190,12 @@ impl Site {
             StatusCode::SERVICE_UNAVAILABLE => refusal.with(RETRY_AFTER, "5"),
             _ => refusal,
         }
+    }
+
+    /// Whether a store has failed, and may answer the next time.
+    fn is_silent_store(&self, error: &Error) -> bool {
+        self.storage.local().is_none()
+            && matches!(error.kind(), ErrorKind::Io(errno) if errno != libc::ENOENT)
     }
 
     /// Counts and logs an error.
@@ -384,21 +396,24 @@ impl Site {
         let own = is_own(path);
         let tag = etag(path, file, stat).filter(|_| !own);
         // Afterwards: the state of a date in a condition is the one that was opened only if this still has that date.
+        let moves = leads_elsewhere_later(path);
         let latest = match conditions::are_by_date(&question.headers) {
+            true if moves => 0,
             true => self.time_anew(path),
             false => mtime,
         };
         let of = Validators {
             etag: tag.as_deref(),
             modified: latest / 1000,
-            settled: conditions::is_settled(latest / 1000, now),
+            settled: !moves && conditions::is_settled(latest / 1000, now),
         };
         let mut answer = Answer::empty(StatusCode::OK);
         answer.set(CACHE_CONTROL, if own { "no-store" } else { "private, no-cache" });
         if let Some(tag) = of.etag {
             answer.set(ETAG, tag);
         }
-        if conditions::is_settled(mtime / 1000, now)
+        if !moves
+            && conditions::is_settled(mtime / 1000, now)
             && let Some(date) = webdav::http_date(mtime)
         {
             answer.set(LAST_MODIFIED, date);
@@ -470,6 +485,13 @@ impl Site {
 fn is_own(path: &UrlPath) -> bool {
     let own = path.names.first().is_some_and(|name| *name == *OWN_DIRECTORY);
     own && stored_names(path).is_none()
+}
+
+/// Whether a path goes through `at/latest` or `fragments/latest`: what it leads to later may be older, so that a
+/// date tells nothing.
+fn leads_elsewhere_later(path: &UrlPath) -> bool {
+    let mut pairs = path.names.windows(2);
+    pairs.any(|names| names[1] == "latest" && ["at", "fragments"].iter().any(|name| names[0] == *name))
 }
 
 /// The names below `.tiledbfs/stored/`, if a path is there.

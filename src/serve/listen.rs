@@ -52,8 +52,27 @@ impl std::str::FromStr for Address {
 pub enum Listener {
     /// Of TCP.
     Tcp(TcpListener),
-    /// Of this machine, with the path to remove at the end and the number of the file there.
-    Unix(UnixListener, Option<(PathBuf, u64)>),
+    /// Of this machine, with the file if it was made here.
+    Unix(UnixListener, Option<SocketFile>),
+}
+
+/// The file of a socket, which is removed when this is dropped, unless another has taken its place.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Its inode number.
+    number: u64,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.number)
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            let path = self.path.display();
+            log::warn!("{path}: cannot remove the socket: {error}");
+        }
+    }
 }
 
 impl Listener {
@@ -107,8 +126,8 @@ impl Listener {
         let scheme = if https { "https" } else { "http" };
         match self {
             Listener::Tcp(socket) => Ok(format!("{scheme}://{}{prefix}/", socket.local_addr()?)),
-            Listener::Unix(_, Some((path, _))) => {
-                Ok(format!("unix:{}", std::path::absolute(path)?.display()))
+            Listener::Unix(_, Some(file)) => {
+                Ok(format!("unix:{}", std::path::absolute(&file.path)?.display()))
             }
             Listener::Unix(socket, None) => {
                 let address = socket.local_addr()?;
@@ -124,15 +143,6 @@ impl Listener {
             Listener::Tcp(socket) => socket.local_addr().ok(),
             Listener::Unix(..) => None,
         }
-    }
-}
-
-/// Removes the file of a socket, unless another has taken its place.
-pub fn remove(path: &Path, number: u64) {
-    if fs::symlink_metadata(path).is_ok_and(|found| found.ino() == number)
-        && let Err(error) = fs::remove_file(path)
-    {
-        log::warn!("{}: cannot remove the socket: {error}", path.display());
     }
 }
 
@@ -165,7 +175,13 @@ fn unix(path: &Path) -> io::Result<Listener> {
         .and_then(|()| fs::rename(&hidden, path))
         .and_then(|()| fs::symlink_metadata(path));
     match placed {
-        Ok(metadata) => Ok(Listener::Unix(listener, Some((path.to_owned(), metadata.ino())))),
+        Ok(metadata) => {
+            let file = SocketFile {
+                path: path.to_owned(),
+                number: metadata.ino(),
+            };
+            Ok(Listener::Unix(listener, Some(file)))
+        }
         Err(error) => {
             let _ = fs::remove_file(&hidden);
             Err(error)
@@ -210,14 +226,15 @@ mod tests {
         assert_eq!(fs::symlink_metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert!(Listener::open(&address).is_err());
         drop(first);
-        let second = Listener::open(&address).unwrap();
-        let Listener::Unix(_, Some((place, number))) = &second[0] else {
-            unreachable!()
-        };
-        remove(place, number + 1);
-        assert!(path.exists());
-        remove(place, *number);
         assert!(!path.exists());
+        // One whose process was killed.
+        drop(UnixListener::bind(&path).unwrap());
+        let second = Listener::open(&address).unwrap();
+        // Another one in its place stays.
+        fs::write(folder.path().join("other"), "x").unwrap();
+        fs::rename(folder.path().join("other"), &path).unwrap();
+        drop(second);
+        assert!(path.exists());
         fs::write(&path, "x").unwrap();
         assert!(Listener::open(&address).is_err());
         assert_eq!(fs::read(&path).unwrap(), b"x");

@@ -5,7 +5,7 @@ use super::answer::{Answer, Question, Refusal, Site};
 use super::body::{Body, Content};
 use super::cors::Cors;
 use super::framing::MAX_HEAD;
-use super::listen::{self, Listener};
+use super::listen::Listener;
 use super::log::{AccessLog, Line};
 use super::pool::Pool;
 use super::socket::{Busy, Connection, SLOW, Socket};
@@ -25,6 +25,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use nix::sys::socket::{setsockopt, sockopt::SetStruct};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -58,6 +59,9 @@ const MAX_FIELDS: usize = 100;
 /// The most requests of one connection that are answered at once (HTTP/2).
 const MAX_STREAMS: u32 = 100;
 
+/// The most bytes that the kernel holds and has not sent, so that a slow client is seen to take some.
+const MAX_UNSENT: u32 = 128 << 10;
+
 /// How much of a body that nobody asked for is received, in bytes, and for how long.
 const MAX_UNWANTED: usize = 1 << 20;
 const UNWANTED: Duration = Duration::from_secs(1);
@@ -67,6 +71,18 @@ const METHODS: &str = "GET, HEAD, OPTIONS, PROPFIND";
 
 /// What a program's watcher asks.
 const HEALTH: &str = "/healthz";
+
+/// The option of a socket with that number of bytes.
+#[derive(Clone)]
+struct NotSentLowat;
+
+nix::setsockopt_impl!(
+    NotSentLowat,
+    libc::IPPROTO_TCP,
+    libc::TCP_NOTSENT_LOWAT,
+    u32,
+    SetStruct<u32>
+);
 
 /// How it is served.
 pub struct Settings {
@@ -123,16 +139,20 @@ impl Server {
             stopping: watch::Sender::new(false),
             settings,
         };
-        server.load()?;
+        server.load_tokens()?;
+        server.load_certificates()?;
         Ok(Arc::new(server))
     }
 
-    /// Reads tokens and certificates.
-    fn load(&self) -> Result<()> {
+    fn load_tokens(&self) -> Result<()> {
         if let Some(path) = &self.settings.token_file {
             let tokens = Tokens::read(path)?;
             *lock(&self.tokens) = Some(Arc::new(tokens));
         }
+        Ok(())
+    }
+
+    fn load_certificates(&self) -> Result<()> {
         if let Some((certificates, key)) = &self.settings.tls {
             let config = tls_config(certificates, key)?;
             *lock(&self.tls) = Some(Arc::new(config));
@@ -140,10 +160,15 @@ impl Server {
         Ok(())
     }
 
-    /// Reads tokens and certificates anew, and opens the log of requests anew. What fails stays as it was.
+    /// Reads tokens and certificates anew, and opens the log of requests anew. Each that fails stays as it was.
     pub fn reload(&self) {
-        if let Err(error) = self.load() {
-            log::error!("what was read before stays in use: {error}");
+        for (what, loaded) in [
+            ("tokens", self.load_tokens()),
+            ("certificates", self.load_certificates()),
+        ] {
+            if let Err(error) = loaded {
+                log::error!("the {what} that were read before stay in use: {error}");
+            }
         }
         if let Some(Err(error)) = self.settings.access_log.as_ref().map(AccessLog::reopen) {
             log::error!("the log of requests cannot be reopened: {error}");
@@ -178,9 +203,7 @@ impl Server {
         ready();
         // The sender is in `self`, so this ends when it says so.
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
-        for (path, number) in files {
-            listen::remove(&path, number);
-        }
+        drop(files);
         let all = u32::try_from(self.settings.max_connections).unwrap_or(u32::MAX);
         if timeout(LAST_ANSWERS, self.slots.acquire_many(all)).await.is_err() {
             log::warn!("answers that were not taken within 10 s are cut");
@@ -204,6 +227,7 @@ impl Server {
                 return;
             };
             let _ = stream.set_nodelay(true);
+            let _ = setsockopt(&stream, NotSentLowat, &MAX_UNSENT);
             let trusted = stream.local_addr().is_ok_and(|local| self.trusts(address, local));
             let name = address.ip().to_canonical().to_string();
             tokio::spawn(self.clone().serve(stream, name, trusted, slot));

@@ -40,6 +40,8 @@ pub struct Connection {
     making: AtomicUsize,
     /// When bytes of an answer were last sent.
     sent_at: Mutex<Instant>,
+    /// Whether bytes wait for the client: those of an answer that is made still have to be taken.
+    unsent: AtomicBool,
     /// Whether the head that was received last has an ambiguous framing.
     ambiguous: AtomicBool,
     /// Whether the last body has no length: then the connection ends with the answer.
@@ -60,6 +62,7 @@ impl Connection {
             making: AtomicUsize::new(0),
             idle_since: Mutex::new(Instant::now()),
             sent_at: Mutex::new(Instant::now()),
+            unsent: AtomicBool::new(false),
             ambiguous: AtomicBool::new(false),
             unbounded: AtomicBool::new(false),
             receiver: AtomicWaker::new(),
@@ -84,10 +87,21 @@ impl Connection {
         waits.then(|| *lock(&self.sent_at))
     }
 
-    /// Since when it has been idle; None while a request is being answered.
+    /// Since when it has been idle; None while a request is being answered, or its answer sent.
     pub fn idle_since(&self) -> Option<Instant> {
-        let idle = self.busy.load(Ordering::Acquire) == 0;
+        let idle = self.busy.load(Ordering::Acquire) == 0 && !self.unsent.load(Ordering::Acquire);
         idle.then(|| *lock(&self.idle_since))
+    }
+
+    /// Notes that all bytes are sent, which ends an answer. If they `waited` for the client, it was not idle.
+    fn all_is_sent(&self, waited: bool) {
+        if waited {
+            *lock(&self.idle_since) = Instant::now();
+        }
+        self.unsent.store(false, Ordering::Release);
+        if self.busy.load(Ordering::Acquire) == 0 {
+            self.receiver.wake();
+        }
     }
 
     /// Asks it to end as soon as it is idle.
@@ -168,6 +182,8 @@ pub struct Socket<S> {
     head_since: Option<Instant>,
     /// Since when nothing has been taken of what is sent.
     stalled_since: Option<Instant>,
+    /// Whether what is sent had to wait for the client.
+    waited: bool,
     reading: Pin<Box<Sleep>>,
     writing: Pin<Box<Sleep>>,
 }
@@ -189,6 +205,7 @@ impl<S> Socket<S> {
             taken: 0,
             head_since: None,
             stalled_since: None,
+            waited: false,
             reading: Box::pin(sleep_until(Instant::now())),
             writing: Box::pin(sleep_until(Instant::now())),
         }
@@ -329,6 +346,8 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
         }
         if answer {
             *lock(&self.connection.sent_at) = Instant::now();
+            // What hyper holds of an answer is sent when the client has room for it.
+            *lock(&self.connection.idle_since) = Instant::now();
         }
     }
 
@@ -338,6 +357,7 @@ impl<S: AsyncWrite + Unpin> Socket<S> {
             self.stalled_since = None;
             return result;
         }
+        self.waited = true;
         let since = *self.stalled_since.get_or_insert_with(Instant::now);
         if self.writing.deadline() != since + STALLED {
             self.writing.as_mut().reset(since + STALLED);
@@ -353,6 +373,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.connection.unsent.store(true, Ordering::Release);
         let result = Pin::new(&mut self.inner).poll_write(context, bytes);
         self.sent(&[io::IoSlice::new(bytes)], &result);
         self.watched(context, result)
@@ -363,6 +384,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.connection.unsent.store(true, Ordering::Release);
         let result = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
         self.sent(slices, &result);
         self.watched(context, result)
@@ -374,6 +396,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = Pin::new(&mut self.inner).poll_flush(context);
+        if result.is_ready() {
+            let waited = std::mem::take(&mut self.waited);
+            self.connection.all_is_sent(waited);
+        }
         self.watched(context, result)
     }
 
@@ -435,6 +461,49 @@ mod tests {
         let ping = [0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
         let data = [0, 0, 1, 0, 0, 0, 0, 0, 1, b'a'];
         assert_eq!([send(&ping), send(&data), send(&ping)], [false, true, false]);
+    }
+
+    /// A client that takes nothing before it is told to.
+    struct Slow(bool);
+
+    impl AsyncWrite for Slow {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            match self.0 {
+                true => Poll::Ready(Ok(())),
+                false => Poll::Pending,
+            }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_connection_is_not_idle_before_its_answer_is_taken() {
+        let runtime = runtime();
+        let _entered = runtime.enter();
+        let connection = Connection::new();
+        let request = connection.begin();
+        let mut socket = Socket::new(Slow(false), connection.clone(), false);
+        let mut context = Context::from_waker(futures_util::task::noop_waker_ref());
+        assert!(
+            Pin::new(&mut socket)
+                .poll_write(&mut context, b"answer")
+                .is_ready()
+        );
+        drop(request);
+        let begun = Instant::now();
+        assert!(Pin::new(&mut socket).poll_flush(&mut context).is_pending());
+        connection.end();
+        assert!(connection.idle_since().is_none() && socket.read_deadline().is_none());
+        socket.inner.0 = true;
+        assert!(Pin::new(&mut socket).poll_flush(&mut context).is_ready());
+        assert!(connection.idle_since().unwrap() >= begun);
     }
 
     #[test]
