@@ -10,8 +10,10 @@ use super::output::{Failures, Stop, progress_bar};
 use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
+use crate::catalog::time::TimeRange;
 use crate::layout::FileLayout;
 use crate::storage::location::Location;
+use crate::tree::times::Asked;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, Stat, identity};
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, ProgressBar};
@@ -23,6 +25,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,17 +48,15 @@ Examples:
   tiledbfs cp -r ~/arrays . /mnt/copy      all in SOURCE, into /mnt/copy itself";
 
 #[derive(Debug, Args)]
-#[command(allow_missing_positional = true)]
+#[command(override_usage = "tiledbfs cp [OPTIONS] <SOURCE> [PATH]... <DEST>")]
 pub(super) struct CopyArgs {
     /// A SOURCE as for `tiledbfs mount`; or SOURCE/PATH in one
     #[arg(value_hint = ValueHint::AnyPath, value_parser = source_parser())]
     source: OsString,
-    /// Directories and files of the tree; * ? [a-z] match as in a shell
-    #[arg(value_name = "PATH")]
-    paths: Vec<OsString>,
-    /// A directory, or the name of the copy
-    #[arg(required = true, value_hint = ValueHint::AnyPath)]
-    dest: PathBuf,
+    /// Directories and files of the tree; * ? [a-z] match as in a shell. The last one is DEST: a directory, or the
+    /// name of the copy
+    #[arg(value_names = ["PATH", "DEST"], num_args = 1.., required = true, value_hint = ValueHint::AnyPath)]
+    paths_and_dest: Vec<OsString>,
     /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
@@ -74,6 +75,14 @@ pub(super) struct CopyArgs {
     source_args: TreeArgs,
 }
 
+impl CopyArgs {
+    /// PATHs and DEST. An option may stand between any of them.
+    fn places(&self) -> (&[OsString], &Path) {
+        let (dest, paths) = self.paths_and_dest.split_last().expect("clap wants one");
+        (paths, Path::new(dest))
+    }
+}
+
 /// The marker file in an incomplete copy of a directory.
 const UNFINISHED: &str = ".tiledbfs-unfinished";
 
@@ -86,6 +95,9 @@ const LOCAL_LAG: Duration = Duration::from_secs(1);
 /// How much later an object may have been stored than the store says, which tells seconds by its own clock.
 const STORE_UNCERTAINTY: Duration = Duration::from_secs(2);
 
+/// The year 3000, in milliseconds: later times are none of copies.
+const MAX_TIME: u64 = 32_503_680_000_000;
+
 /// Most threads that copy one file.
 const MAX_THREADS: u64 = 8;
 
@@ -97,6 +109,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     let mut copy = TreeCopy {
         args,
         begun,
+        at: args.source_args.at,
         source: PathBuf::new(),
         save_every: SAVE_EVERY,
         copier: Copier {
@@ -115,36 +128,64 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
             .and_then(|_| flag::register(signal, copy.copier.interrupted.clone()));
         registered.map_err(|error| Failure::new(format!("cannot watch signals: {error}")))?;
     }
-    let into = !args.no_target_directory && args.dest.is_dir();
-    let mut names = HashSet::new();
+    let (paths, dest) = args.places();
+    let into = !args.no_target_directory && dest.is_dir();
     let options = args.source_args.options()?.without_bounds();
-    let visited = visit(&args.source, &args.paths, &options, |found, failures| {
-        let target = match into {
-            true => copy.target(&found)?,
-            false => args.dest.clone(),
-        };
+    let mut names = HashSet::new();
+    // To a name only one file is copied: there must be no other before anything is written.
+    let (mut only, mut several) = (Vec::new(), false);
+    let mut visited = visit(&args.source, paths, &options, |found, failures| {
+        if !into && !only.is_empty() {
+            only.clear();
+            several = true;
+        }
+        if several {
+            return Err(Stop::Closed);
+        }
+        if !into {
+            only.push((
+                found.source.to_owned(),
+                found.path.to_owned(),
+                found.name.map(OsStr::to_owned),
+                found.node,
+            ));
+            return Ok(());
+        }
+        let target = copy.target(&found)?;
         if !names.insert(target.clone()) {
-            let what = match into {
-                true => "would be the copy of two files with the same name",
-                false => "is not a directory, so several files cannot be copied to it",
-            };
-            return Err(failed(target.as_os_str(), what).into());
+            return Err(failed(
+                target.as_os_str(),
+                "would be the copy of two files with the same name",
+            )
+            .into());
         }
-        copy.check_place(&found, &target)?;
-        copy.source = found.source.to_owned();
-        match found.node {
-            Node::File(file) => {
-                copy.measure(Node::File(file.clone()));
-                copy.file(&*file, &target, found.path)
-            }
-            Node::Directory(_) if !args.recursive => {
-                Err(failed(found.path, "is a directory (use -r)").into())
-            }
-            Node::Directory(ref directory) => copy.tree(directory, &target, &found, failures),
-            // `visit` has followed all links.
-            Node::Link(_) => Ok(()),
-        }
+        copy.node(found, &target, failures)
     });
+    if several {
+        let what = match args.no_target_directory {
+            true => "is the name of the copy, so several files cannot be copied to it",
+            false => "is not a directory, so several files cannot be copied to it",
+        };
+        let mut failures = Failures::default();
+        failures.check(visited);
+        failures.add(failed(dest.as_os_str(), what));
+        return failures.result();
+    }
+    if let Some((source, path, name, node)) = only.pop() {
+        let mut failures = Failures::default();
+        failures.check(visited);
+        let found = Found {
+            source: &source,
+            path: &path,
+            name: name.as_deref(),
+            node,
+        };
+        match copy.node(found, dest, &mut failures) {
+            Err(Stop::Failed(failure)) => failures.add(failure),
+            Err(Stop::Closed) | Ok(()) => {}
+        }
+        visited = failures.result();
+    }
     copy.copier.bar.finish_and_clear();
     if !args.quiet && (copy.skipped > 0 || !copy.copier.bar.is_hidden()) {
         let bytes = HumanBytes(copy.bytes);
@@ -169,6 +210,8 @@ struct TreeCopy<'a> {
     args: &'a CopyArgs,
     /// When the program began.
     begun: SystemTime,
+    /// The state that is copied; None for that of now.
+    at: Option<Asked>,
     /// Where what is copied lies.
     source: PathBuf,
     save_every: Duration,
@@ -181,17 +224,38 @@ struct TreeCopy<'a> {
 impl TreeCopy<'_> {
     /// The path of the copy if DEST is a directory.
     fn target(&self, found: &Found<'_>) -> Result<PathBuf, Stop> {
-        let dest = &self.args.dest;
+        let (paths, dest) = self.args.places();
         let is_directory = matches!(found.node, Node::Directory(_));
         if is_directory && fs::read(dest.join(UNFINISHED)).is_ok_and(|text| text == unfinished(found)) {
-            return Ok(dest.clone());
+            return Ok(dest.to_owned());
         }
-        Ok(match (found.name, self.args.paths.is_empty()) {
+        Ok(match (found.name, paths.is_empty()) {
             (Some(name), _) => dest.join(name),
             (None, true) => dest.join(found.source.file_name().unwrap_or_default()),
             // The path `.` copies the contents.
-            (None, false) => dest.clone(),
+            (None, false) => dest.to_owned(),
         })
+    }
+
+    /// Copies what was found to `target`. Adds errors of single files of a directory to `failures`.
+    fn node(&mut self, found: Found<'_>, target: &Path, failures: &mut Failures) -> Result<(), Stop> {
+        self.check_place(&found, target)?;
+        self.source = found.source.to_owned();
+        match found.node {
+            Node::File(_) if target.as_os_str().as_bytes().ends_with(b"/") && !target.is_dir() => {
+                Err(failed(target.as_os_str(), "is not a directory").into())
+            }
+            Node::File(file) => {
+                self.measure(Node::File(file.clone()));
+                self.file(&*file, target, found.path)
+            }
+            Node::Directory(_) if !self.args.recursive => {
+                Err(failed(found.path, "is a directory (use -r)").into())
+            }
+            Node::Directory(ref directory) => self.tree(directory, target, &found, failures),
+            // `visit` has followed all links.
+            Node::Link(_) => Ok(()),
+        }
     }
 
     /// Fails if the target is inside the source.
@@ -229,7 +293,7 @@ impl TreeCopy<'_> {
         let place = |error| cannot_write(target, error);
         let created = create_directory(target).map_err(place)?;
         // DEST itself may be a link if copies go into it.
-        let named = *target == self.args.dest && !self.args.no_target_directory;
+        let named = *target == *self.args.places().1 && !self.args.no_target_directory;
         let root = Place::open(target, named).map_err(place)?;
         if created && let Err(error) = fs::write(root.path(UNFINISHED), unfinished(found)) {
             // Without it the same command would copy into the directory.
@@ -288,6 +352,15 @@ impl TreeCopy<'_> {
         Ok(())
     }
 
+    /// What was written before this is in the copy `there`, whose own time is that of its state. It was made before
+    /// its original was opened. Of stores it is not known what was listed then.
+    fn read_at(&self, there: &fs::Metadata) -> Option<SystemTime> {
+        match Location::is_remote(self.source.as_os_str()) {
+            true => there.modified().ok(),
+            false => there.created().ok()?.checked_sub(LOCAL_LAG),
+        }
+    }
+
     /// Reports a failure without disturbing the bar.
     fn note(&self, failures: &mut Failures, failure: Failure) {
         self.copier.bar.suspend(|| failures.add(failure));
@@ -297,7 +370,9 @@ impl TreeCopy<'_> {
     fn file(&mut self, file: &dyn TreeFile, target: &Path, path: &OsStr) -> Result<(), Stop> {
         let write = |error| cannot_write(target, error);
         let target = match fs::symlink_metadata(target) {
-            Ok(metadata) if metadata.is_symlink() && !self.args.recursive && *target == self.args.dest => {
+            Ok(metadata)
+                if metadata.is_symlink() && !self.args.recursive && *target == *self.args.places().1 =>
+            {
                 &*fs::canonicalize(target).map_err(write)?
             }
             _ => target,
@@ -328,13 +403,25 @@ impl TreeCopy<'_> {
             if !there.is_file() {
                 return Err(failed(target.as_os_str(), "exists and is not a regular file").into());
             }
-            if self.args.skip_existing && is_copy(&there, file.len().map_err(read)?, file.mtime()) {
+            let written = match self.at {
+                None => there.modified().ok(),
+                Some(at) => state_time(at)
+                    .filter(|at| is_at(&there, *at))
+                    .and_then(|_| self.read_at(&there)),
+            };
+            if self.args.skip_existing && is_copy(&there, file.len().map_err(read)?, file.mtime(), written) {
                 self.skipped += 1;
                 self.copier.bar.inc(there.len());
                 return Ok(());
             }
         }
-        let shown = shown(&self.source, self.begun, SystemTime::now());
+        let now = shown(&self.source, self.begun, SystemTime::now());
+        let shown = match self.at {
+            None => now,
+            // What was written later is newer. A range without its beginning is older than anything.
+            Some(Asked::Within(TimeRange { start: 1.., .. })) => UNIX_EPOCH,
+            Some(at) => now.min(UNIX_EPOCH + Duration::from_millis(at.end().min(MAX_TIME))),
+        };
         let out = Partial::open(place, self.save_every).map_err(write)?;
         self.copier.bar.set_message(show_path(Path::new(path)));
         let begin = |open: Option<&FileLayout>| {
@@ -463,13 +550,29 @@ fn shown(source: &Path, begun: SystemTime, now: SystemTime) -> SystemTime {
     shown.unwrap_or(UNIX_EPOCH)
 }
 
+/// The time that copies of a past state have, by which it is known. None of those that share it with others: pins, and
+/// ranges with a start.
+fn state_time(at: Asked) -> Option<SystemTime> {
+    match at {
+        Asked::Within(TimeRange { start: 0, end }) if end < MAX_TIME => {
+            Some(UNIX_EPOCH + Duration::from_millis(end))
+        }
+        Asked::Within(_) | Asked::Pin(_) => None,
+    }
+}
+
+/// Whether a file has the time `at`; whole seconds are enough where the file system has no others.
+fn is_at(there: &fs::Metadata, at: SystemTime) -> bool {
+    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (own, at) = (there.modified().map_or(Duration::ZERO, since), since(at));
+    own == at || own == Duration::from_secs(at.as_secs())
+}
+
 /// Whether a file seems to be a copy of one with `len` bytes, modified at `mtime` (milliseconds since the
-/// Unix epoch). Not while that is to come, as it may be of data: no change before then shows in it.
-fn is_copy(there: &fs::Metadata, len: u64, mtime: u64) -> bool {
-    let written = there
-        .modified()
-        .ok()
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+/// Unix epoch), if it has all that was `written` before. Not while that is to come, as it may be of data: no change
+/// before then shows in it.
+fn is_copy(there: &fs::Metadata, len: u64, mtime: u64, written: Option<SystemTime>) -> bool {
+    let written = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let written = written.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
     // Of one millisecond, either may be first.
     there.len() == len && written > mtime

@@ -63,7 +63,7 @@ pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
             let Node::Directory(directory) = &found.node else {
                 return Err(failed(found.path, "is a file, not an array, group or directory").into());
             };
-            let name = names.show(source).to_string_lossy().into_owned();
+            let name = names.show_in_text(source);
             let mut text = if mem::take(&mut first) {
                 String::new()
             } else {
@@ -491,7 +491,7 @@ fn tree(
             (
                 format!("{indent}{branch}"),
                 format!("{indent}{below}"),
-                names.show(&name).to_string_lossy().into_owned(),
+                names.show_in_text(&name),
                 child,
                 join(&path, &name),
             )

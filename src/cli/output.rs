@@ -131,6 +131,14 @@ impl Names {
         }
     }
 
+    /// The name of a file as it is written in text: escaped too if it is not UTF-8.
+    pub fn show_in_text(self, name: &OsStr) -> String {
+        match name.to_str() {
+            Some(name) => self.show_text(name),
+            None => escape(name.as_bytes()),
+        }
+    }
+
     /// The name as it is written in text.
     pub fn show_text(self, name: &str) -> String {
         match self.escaped {

@@ -215,6 +215,9 @@ fn split(argument: &OsStr) -> (PathBuf, Vec<OsString>) {
     let may_be_in_tree = |name: &OsString| pattern(name).is_some() || is_object(or_here(&on_machine));
     if names.first().is_some_and(may_be_in_tree) {
         (on_machine, names)
+    } else if names.is_empty() && !whole.as_os_str().is_empty() {
+        // What was not there is undone by `..`.
+        (or_here(&on_machine).to_owned(), names)
     } else {
         (whole.to_path_buf(), Vec::new())
     }

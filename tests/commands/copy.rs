@@ -87,6 +87,12 @@ fn files_and_directories() {
         assert_eq!(same(&schema, &place.path(name)), 1);
     }
     assert_eq!(fs::read_dir(place.path("d")).unwrap().count(), 3);
+    // Options stand anywhere, and behind `--` there are none.
+    text(&["cp", "weather", "schema.json", "-q", &place.name("g.json")]);
+    text(&["cp", "--", "weather", "schema.json", &place.name("h.json")]);
+    for name in ["g.json", "h.json"] {
+        assert_eq!(same(&schema, &place.path(name)), 1);
+    }
 
     // A missing destination is the name of the copy; an existing directory receives it.
     let fragments = node(&sample(), "weather/fragments");
@@ -126,9 +132,16 @@ fn what_is_not_copied() {
     run(&["weather/nothing", &place.name("x")], "nothing: no such file");
     run(
         &["weather", "schema.json", "metadata.json", &place.name("x")],
-        "is not a directory",
+        "is not a directory, so several files",
     );
-    fs::remove_file(place.path("x")).unwrap();
+    run(
+        &["weather", "fragments/*/footer.json", &place.name("x")],
+        "is not a directory, so several files",
+    );
+    run(
+        &["weather/schema.json", &place.name("x/")],
+        "x/: is not a directory",
+    );
     // Two sources must not have the same copy.
     run(
         &["weather", "fragments/*/footer.json", &place.name("d")],

@@ -34,6 +34,7 @@ fn source_and_path_in_one() {
     assert!(fails(&["cat", "weather"], 1).contains("is a directory"));
     assert!(fails(&["cat", "nothing/schema.json"], 1).contains("nothing/schema.json: no such file"));
     assert!(fails(&["cat", "weather/nothing"], 1).contains("weather/nothing: no such file"));
+    assert_eq!(text(&["ls", "weather/data/.."]), text(&["ls", "weather"]));
     assert!(fails(&["cat", "weather", "../lightning/schema.json"], 1).contains("leads out of SOURCE"));
     // A missing path does not keep the others from being shown.
     let (code, stdout, stderr) = run(&["cat", "weather", "nothing", "schema.json", "nor this"]);

@@ -80,8 +80,7 @@ fn copied_to(
 ) -> std::result::Result<(), Stop> {
     let args = CopyArgs {
         source: OsString::new(),
-        paths: Vec::new(),
-        dest: directory.to_owned(),
+        paths_and_dest: vec![directory.into()],
         recursive: false,
         skip_existing: false,
         no_target_directory: false,
@@ -101,6 +100,7 @@ fn copied_to(
     let mut copy = TreeCopy {
         args: &args,
         begun: UNIX_EPOCH,
+        at: None,
         source: "source".into(),
         save_every,
         copier: Copier {
@@ -147,12 +147,20 @@ fn a_copy_has_a_time_before_which_all_is_in_it() {
         (0, u64::MAX, false),
     ] {
         assert_eq!(
-            is_copy(&there, len, mtime),
+            is_copy(&there, len, mtime, Some(there.modified().unwrap())),
             expected,
             "{len} {}",
             mtime.wrapping_sub(written)
         );
     }
+    // Of a past state, a copy of another one does not count.
+    let at = there.modified().unwrap();
+    assert!(is_at(&there, at) && !is_at(&there, at + Duration::from_millis(1)));
+    let state = |start| state_time(Asked::Within(TimeRange { start, end: 5000 }));
+    assert_eq!(
+        (state(0), state(1)),
+        (Some(UNIX_EPOCH + Duration::from_secs(5)), None)
+    );
     let (begun, now) = (
         UNIX_EPOCH + Duration::from_secs(10),
         UNIX_EPOCH + Duration::from_secs(99),
