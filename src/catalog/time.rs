@@ -1,6 +1,7 @@
 //! TileDB's time in the names of files: milliseconds since the Unix epoch.
 
 use super::pin::Pinned;
+use crate::engine::Engine;
 use std::sync::Arc;
 
 /// The time range of a reader: timestamps from `start` to `end`, inclusive, in milliseconds since the Unix
@@ -60,6 +61,11 @@ impl When {
             When::Within(times) => Some(*times),
             When::Pinned(pinned) => Some(TimeRange::until(pinned.pin.time)),
         }
+    }
+
+    /// [`When::times`], or until the time as of which everything in `engine` is read.
+    pub fn times_in(&self, engine: &Engine) -> Option<TimeRange> {
+        self.times().or_else(|| engine.at().map(TimeRange::until))
     }
 }
 

@@ -167,9 +167,9 @@ impl View {
         &self.of.snapshot
     }
 
-    /// The time range that was asked for; None for everything up to now.
+    /// The time range that is read; None for everything up to now.
     pub fn times(&self) -> Option<TimeRange> {
-        self.of.when.times()
+        self.of.when.times_in(&self.array().engine)
     }
 
     /// The file of the schema in force.

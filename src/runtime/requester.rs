@@ -73,13 +73,13 @@ impl Requester {
         if thread == 0 {
             return Requester::Unknown;
         }
-        if exists(thread) {
+        if !are_ours.load(Ordering::Relaxed) {
+            if !exists(thread) {
+                return Requester::Unknown;
+            }
             are_ours.store(true, Ordering::Relaxed);
         }
-        match are_ours.load(Ordering::Relaxed) {
-            true => Requester::Thread(thread),
-            false => Requester::Unknown,
-        }
+        Requester::Thread(thread)
     }
 }
 

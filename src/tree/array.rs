@@ -147,6 +147,17 @@ impl ArrayDirectory {
         self.array().listing().map_or(past.unwrap_or(0), of)
     }
 
+    /// The same of documents that tell which footers are consolidated as well, on which views do not depend.
+    fn changed_with_copies(&self) -> u64 {
+        if let When::Pinned(_) = &self.array_at.when {
+            return self.changed();
+        }
+        let array = self.array();
+        let directory = array.engine.storage.metadata(&array.path.join("__fragment_meta"));
+        self.changed()
+            .max(directory.map_or(0, |directory| directory.mtime))
+    }
+
     /// The node of `name`, one of [`CHILDREN`].
     fn child(&self, name: &'static str) -> Node {
         let array_at = self.array_at.clone();
@@ -168,7 +179,7 @@ impl ArrayDirectory {
                 };
                 self.document(name, self.changed(), state, content)
             }
-            "fragments.json" => self.document(name, self.changed(), state, fragments_json),
+            "fragments.json" => self.document(name, self.changed_with_copies(), state, fragments_json),
             "commits.json" => {
                 let content = |array_at: &ArrayAt| super::commits::commits_json(&array_at.array);
                 self.document(name, self.changed(), state, content)
@@ -176,11 +187,7 @@ impl ArrayDirectory {
             "consolidated_metadata.json" => {
                 let content =
                     |array_at: &ArrayAt| super::consolidated_metadata::consolidated_metadata(&array_at.array);
-                let array = self.array();
-                // Views do not depend on these files.
-                let directory = array.engine.storage.metadata(&array.path.join("__fragment_meta"));
-                let written = directory.map_or(0, |directory| directory.mtime);
-                self.document(name, self.changed().max(written), state, content)
+                self.document(name, self.changed_with_copies(), state, content)
             }
             "schemas" => self.named(name, SchemaFiles(array_at)),
             "enumerations" => self.named(name, Enumerations(array_at)),

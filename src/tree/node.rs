@@ -224,7 +224,18 @@ pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
         Freshness::Immutable => (0, file.origin().made_of()),
         Freshness::Listing => (stat.version, None),
     };
-    Some(strong_hash(&(env!("CARGO_PKG_VERSION"), name, state, stat.len)))
+    // In stores an object may have been replaced for all that.
+    let origin = file.origin();
+    let stored = state.1.as_ref().zip(origin.engine());
+    let stored = stored.filter(|(_, engine)| engine.storage.local().is_none());
+    let stored = stored.and_then(|(path, engine)| Some(engine.storage.metadata(path).ok()?.version));
+    Some(strong_hash(&(
+        env!("CARGO_PKG_VERSION"),
+        name,
+        state,
+        stat.len,
+        stored,
+    )))
 }
 
 /// The methods that a node has from the object to which it belongs, by the methods of these names there.

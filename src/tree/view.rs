@@ -1,5 +1,6 @@
 //! `data/` and its `subarray/`: an array as TileDB reads it.
 
+use super::array_at::ArrayAt;
 use super::column::{find_file, listed_files};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
@@ -146,7 +147,9 @@ fn document(source: ViewSource) -> Node {
                 }
                 Err(error) if is_damage(&error) => {
                     log::warn!("{error}");
-                    let (snapshot, times) = (source.array_at.snapshot()?, source.array_at.when.times());
+                    let ArrayAt { array, when } = &source.array_at;
+                    let times = when.times_in(&array.engine);
+                    let snapshot = source.array_at.snapshot()?;
                     unreadable_view_json(&snapshot, times, &error)
                 }
                 Err(error) => return Err(error),
@@ -544,12 +547,12 @@ mod tests {
                 ("data/array.nc", of_view),
                 ("data/array.zarr/zarr.json", of_view),
                 ("metadata.json", of_view),
-                ("fragments.json", of_view),
+                ("fragments.json", true),
                 ("commits.json", of_view),
                 ("consolidated_metadata.json", true),
                 ("at/latest/data/array.nc", false),
                 ("at/latest/fragments.json", false),
-                ("at/1740000000000/fragments.json", of_view),
+                ("at/1740000000000/fragments.json", true),
                 ("at/1740000000000/metadata.json", of_view),
             ] {
                 let expected = if follows { 2_000_000_000_000 } else { newest };

@@ -149,9 +149,8 @@ impl Wanted {
                 return Err(refused("the store sends something else than a listing"));
             }
             // Without a token `object_store` would take the page for the last one.
-            let token = text.split_once("<NextContinuationToken>");
-            let has_token = token.is_some_and(|(_, token)| !token.trim_start().starts_with('<'));
-            if text.contains("<IsTruncated>true</IsTruncated>") && !has_token {
+            let is_truncated = element_text(&text, "IsTruncated").eq_ignore_ascii_case("true");
+            if is_truncated && element_text(&text, "NextContinuationToken").is_empty() {
                 return Err(refused(
                     "the store sends a page of a listing without the token of the next",
                 ));
@@ -159,6 +158,13 @@ impl Wanted {
         }
         Ok(body)
     }
+}
+
+/// The text of the first element of this name, with any prefix; empty if there is none.
+fn element_text<'t>(document: &'t str, name: &str) -> &'t str {
+    let mut tags = document.split('<').filter_map(|tag| tag.split_once('>'));
+    let found = tags.find(|(tag, _)| !tag.starts_with('/') && tag.rsplit(':').next() == Some(name));
+    found.map_or("", |(_, text)| text.trim())
 }
 
 /// The text of an error. One that is too long is an error itself, unless the status says enough.
@@ -423,6 +429,18 @@ mod tests {
             ))
             .is_ok()
         );
+        for spelled in [
+            "<IsTruncated> true </IsTruncated>",
+            "<IsTruncated>True</IsTruncated>",
+            "<s3:IsTruncated>true</s3:IsTruncated>",
+        ] {
+            let page = format!("<ListBucketResult>{spelled}");
+            assert!(of(&page).is_err(), "{page}");
+            assert!(
+                of(&format!("{page}<s3:NextContinuationToken>t")).is_ok(),
+                "{page}"
+            );
+        }
         assert!(of(truncated).is_err());
         for empty in [
             "<NextContinuationToken></NextContinuationToken>",
