@@ -133,15 +133,8 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     let options = args.source_args.options()?.without_bounds();
     let mut names = HashSet::new();
     // To a name only one file is copied: there must be no other before anything is written.
-    let (mut only, mut several) = (Vec::new(), false);
+    let mut only = Vec::new();
     let mut visited = visit(&args.source, paths, &options, |found, failures| {
-        if !into && !only.is_empty() {
-            only.clear();
-            several = true;
-        }
-        if several {
-            return Err(Stop::Closed);
-        }
         if !into {
             only.push((
                 found.source.to_owned(),
@@ -149,7 +142,10 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
                 found.name.map(OsStr::to_owned),
                 found.node,
             ));
-            return Ok(());
+            return match only.len() {
+                1 => Ok(()),
+                _ => Err(Stop::Closed),
+            };
         }
         let target = copy.target(&found)?;
         if !names.insert(target.clone()) {
@@ -161,7 +157,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         }
         copy.node(found, &target, failures)
     });
-    if several {
+    if only.len() > 1 {
         let what = match args.no_target_directory {
             true => "is the name of the copy, so several files cannot be copied to it",
             false => "is not a directory, so several files cannot be copied to it",
