@@ -109,7 +109,6 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     let mut copy = TreeCopy {
         args,
         begun,
-        at: args.source_args.at,
         source: PathBuf::new(),
         save_every: SAVE_EVERY,
         copier: Copier {
@@ -157,28 +156,30 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         }
         copy.node(found, &target, failures)
     });
-    if only.len() > 1 {
-        let what = match args.no_target_directory {
-            true => "is the name of the copy, so several files cannot be copied to it",
-            false => "is not a directory, so several files cannot be copied to it",
-        };
+    if !into {
         let mut failures = Failures::default();
         failures.check(visited);
-        failures.add(failed(dest.as_os_str(), what));
-        return failures.result();
-    }
-    if let Some((source, path, name, node)) = only.pop() {
-        let mut failures = Failures::default();
-        failures.check(visited);
-        let found = Found {
-            source: &source,
-            path: &path,
-            name: name.as_deref(),
-            node,
-        };
-        match copy.node(found, dest, &mut failures) {
-            Err(Stop::Failed(failure)) => failures.add(failure),
-            Err(Stop::Closed) | Ok(()) => {}
+        match &only[..] {
+            [] => {}
+            [(source, path, name, node)] => {
+                let found = Found {
+                    source,
+                    path,
+                    name: name.as_deref(),
+                    node: node.clone(),
+                };
+                if let Err(Stop::Failed(failure)) = copy.node(found, dest, &mut failures) {
+                    failures.add(failure);
+                }
+            }
+            _ => {
+                let what = match args.no_target_directory {
+                    true => "is the name of the copy",
+                    false => "is not a directory",
+                };
+                let what = format!("{what}, so several files cannot be copied to it");
+                failures.add(failed(dest.as_os_str(), what));
+            }
         }
         visited = failures.result();
     }
@@ -206,8 +207,6 @@ struct TreeCopy<'a> {
     args: &'a CopyArgs,
     /// When the program began.
     begun: SystemTime,
-    /// The state that is copied; None for that of now.
-    at: Option<Asked>,
     /// Where what is copied lies.
     source: PathBuf,
     save_every: Duration,
@@ -348,12 +347,31 @@ impl TreeCopy<'_> {
         Ok(())
     }
 
-    /// What was written before this is in the copy `there`, whose own time is that of its state. It was made before
-    /// its original was opened. Of stores it is not known what was listed then.
-    fn read_at(&self, there: &fs::Metadata) -> Option<SystemTime> {
+    /// What was written before this is in the copy `there`; None if it is of another state. The time of a copy of a
+    /// past state is that of the state. It was made before its original was opened; of stores it is not known what
+    /// was listed then.
+    fn written(&self, there: &fs::Metadata) -> Option<SystemTime> {
+        let own = there.modified().ok();
+        let Some(at) = self.args.source_args.at else {
+            return own;
+        };
+        if !state_time(at).is_some_and(|time| is_at(there, time)) {
+            return None;
+        }
         match Location::is_remote(self.source.as_os_str()) {
-            true => there.modified().ok(),
+            true => own,
             false => there.created().ok()?.checked_sub(LOCAL_LAG),
+        }
+    }
+
+    /// The time of a copy that is opened now.
+    fn time(&self) -> SystemTime {
+        let now = shown(&self.source, self.begun, SystemTime::now());
+        match self.args.source_args.at {
+            None => now,
+            // What was written later is newer. A range without its beginning is older than anything.
+            Some(Asked::Within(TimeRange { start: 1.., .. })) => UNIX_EPOCH,
+            Some(at) => now.min(UNIX_EPOCH + Duration::from_millis(at.end().min(MAX_TIME))),
         }
     }
 
@@ -399,25 +417,14 @@ impl TreeCopy<'_> {
             if !there.is_file() {
                 return Err(failed(target.as_os_str(), "exists and is not a regular file").into());
             }
-            let written = match self.at {
-                None => there.modified().ok(),
-                Some(at) => state_time(at)
-                    .filter(|at| is_at(&there, *at))
-                    .and_then(|_| self.read_at(&there)),
-            };
+            let written = self.written(&there);
             if self.args.skip_existing && is_copy(&there, file.len().map_err(read)?, file.mtime(), written) {
                 self.skipped += 1;
                 self.copier.bar.inc(there.len());
                 return Ok(());
             }
         }
-        let now = shown(&self.source, self.begun, SystemTime::now());
-        let shown = match self.at {
-            None => now,
-            // What was written later is newer. A range without its beginning is older than anything.
-            Some(Asked::Within(TimeRange { start: 1.., .. })) => UNIX_EPOCH,
-            Some(at) => now.min(UNIX_EPOCH + Duration::from_millis(at.end().min(MAX_TIME))),
-        };
+        let time = self.time();
         let out = Partial::open(place, self.save_every).map_err(write)?;
         self.copier.bar.set_message(show_path(Path::new(path)));
         let begin = |open: Option<&FileLayout>| {
@@ -445,7 +452,7 @@ impl TreeCopy<'_> {
             }
             Ok(bytes) => self.bytes += bytes,
         }
-        out.finish(&held, shown).map_err(write)?;
+        out.finish(&held, time).map_err(write)?;
         self.copied += 1;
         Ok(())
     }
@@ -557,11 +564,9 @@ fn state_time(at: Asked) -> Option<SystemTime> {
     }
 }
 
-/// Whether a file has the time `at`; whole seconds are enough where the file system has no others.
+/// Whether a file has the time `at`, to the millisecond.
 fn is_at(there: &fs::Metadata, at: SystemTime) -> bool {
-    let since = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let (own, at) = (there.modified().map_or(Duration::ZERO, since), since(at));
-    own == at || own == Duration::from_secs(at.as_secs())
+    there.modified().is_ok_and(|own| own == at)
 }
 
 /// Whether a file seems to be a copy of one with `len` bytes, modified at `mtime` (milliseconds since the

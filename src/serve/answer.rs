@@ -176,8 +176,7 @@ impl Site {
         self.report(&path.display(), error);
         let (status, line) = match error.errno() {
             libc::EACCES | libc::EPERM => (StatusCode::FORBIDDEN, "not permitted"),
-            libc::ESTALE | libc::EBUSY => (StatusCode::SERVICE_UNAVAILABLE, "the source has just changed"),
-            _ if error.kind() == ErrorKind::Changed => {
+            errno if error.kind() == ErrorKind::Changed || matches!(errno, libc::ESTALE | libc::EBUSY) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "the source has just changed")
             }
             errno if is_absence(errno) || self.is_silent_store(error) => {

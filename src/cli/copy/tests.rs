@@ -100,7 +100,6 @@ fn copied_to(
     let mut copy = TreeCopy {
         args: &args,
         begun: UNIX_EPOCH,
-        at: None,
         source: "source".into(),
         save_every,
         copier: Copier {
