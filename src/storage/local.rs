@@ -44,7 +44,7 @@ pub struct LocalStorage {
     device: u64,
     /// The inode number of the root; None if it [may change](renumbers).
     number: Option<u64>,
-    /// When the root was made, if the file system tells.
+    /// When the root was made, which tells it from others where its number does not; None if nobody says.
     made: Option<Duration>,
     /// The root on an overlayfs, where it keeps its number while it is open. Elsewhere that would keep a disk or a
     /// server from being unmounted.
@@ -297,10 +297,11 @@ impl LocalFiles for LocalStorage {
         // `ROOT/.` rather than `ROOT`: fails also if this process may not enter the directory.
         let metadata = fs::metadata(join(&self.root, Path::new(".")))
             .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
-        let is_same = metadata.dev() == self.device
-            && self.number.is_none_or(|number| metadata.ino() == number)
-            && self.made.is_none_or(|time| made(&metadata) == Some(time));
-        if is_same {
+        let is_same = match self.number {
+            Some(number) => metadata.ino() == number,
+            None => self.made.is_none_or(|time| made(&metadata) == Some(time)),
+        };
+        if metadata.dev() == self.device && is_same {
             Ok(())
         } else {
             Err(gone(

@@ -221,21 +221,18 @@ pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
     let state = match file.freshness() {
         Freshness::Live => return None,
         // A fragment, schema or enumeration has one state. Its name in the tree may be another one's later.
-        Freshness::Immutable => (0, file.origin().made_of()),
-        Freshness::Listing => (stat.version, None),
+        Freshness::Immutable => {
+            let origin = file.origin();
+            let path = origin.made_of();
+            // In stores an object may have been replaced for all that.
+            let store = origin.engine().filter(|engine| engine.storage.local().is_none());
+            let stored = path.as_ref().zip(store);
+            let stored = stored.and_then(|(path, engine)| engine.storage.metadata(path).ok());
+            (0, path, stored.map(|metadata| metadata.version))
+        }
+        Freshness::Listing => (stat.version, None, None),
     };
-    // In stores an object may have been replaced for all that.
-    let origin = file.origin();
-    let stored = state.1.as_ref().zip(origin.engine());
-    let stored = stored.filter(|(_, engine)| engine.storage.local().is_none());
-    let stored = stored.and_then(|(path, engine)| Some(engine.storage.metadata(path).ok()?.version));
-    Some(strong_hash(&(
-        env!("CARGO_PKG_VERSION"),
-        name,
-        state,
-        stat.len,
-        stored,
-    )))
+    Some(strong_hash(&(env!("CARGO_PKG_VERSION"), name, state, stat.len)))
 }
 
 /// The methods that a node has from the object to which it belongs, by the methods of these names there.

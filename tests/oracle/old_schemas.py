@@ -33,6 +33,12 @@ def is_taken(path):
     return schema.sparse and schema.version <= 4 and all(f.dtype.kind in "iuf" and not f.isvar and f.dtype.names is None for f in fields)
 
 
+def fields(array):
+    """The names and types of dimensions and attributes."""
+    schema = array.schema
+    return [(field.name, field.dtype) for field in [*schema.domain, *(schema.attr(i) for i in range(schema.nattr))]]
+
+
 def write(path, at, start):
     """Two cells."""
     with tiledb.open(str(path), "w", timestamp=at) as array:
@@ -44,15 +50,14 @@ def write(path, at, start):
 def cells(path, at):
     """What libtiledb reads as of a time: a table of coordinates and values, sorted."""
     with tiledb.open(str(path), timestamp=at) as array:
-        found = array.query(order="U")[:]
-        names = [d.name for d in array.schema.domain] + [array.schema.attr(i).name for i in range(array.nattr)]
-    return sorted(zip(*(np.asarray(found[name]).tolist() for name in names)))
+        found, names = array.query(order="U")[:], fields(array)
+    return sorted(zip(*(np.asarray(found[name]).tolist() for name, _ in names)))
 
 
 def shown(mount, array, at):
     """The same of the mount."""
     with tiledb.open(str(array)) as opened:
-        names = [(d.name, d.dtype) for d in opened.schema.domain] + [(opened.schema.attr(i).name, opened.schema.attr(i).dtype) for i in range(opened.nattr)]
+        names = fields(opened)
     columns = mount / array.name / "at" / str(at) / "data/columns"
     return sorted(zip(*(np.fromfile(columns / name / "data.bin", dtype).tolist() for name, dtype in names)))
 
