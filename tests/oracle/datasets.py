@@ -28,7 +28,7 @@ import tiledb
 import xarray
 import zarr
 
-from meanwhile import meanwhile
+from meanwhile import meanwhile, unless_stale
 from mount import ROOT, binary, errors, mounted, stats
 from plain_tools import Checks
 
@@ -526,7 +526,7 @@ def one_state(checks, folder):
         seen, end = [], time.monotonic() + 4
         with meanwhile(write, look):
             while time.monotonic() < end:
-                with h5netcdf.File(point / "pair/dataset.nc") as file:
+                with unless_stale(), h5netcdf.File(point / "pair/dataset.nc") as file:
                     seen.append(pair(file))
                 time.sleep(0.02)
         checks.equal("states that the group never had", [values for values in seen if isinstance(values[0], list) or values[0] - values[1] not in (0, 1)][:5], [])
