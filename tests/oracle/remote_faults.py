@@ -13,6 +13,7 @@ import functools
 import io
 import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +33,7 @@ from mount import binary, errors, mounted, stats, unmount
 from proxy import Proxy
 from remote_requests import read_at
 from serve import serving
-from stores import KEYS as SECRETS, Moto, Wrong, clean_environment, expect
+from stores import KEYS as SECRETS, Moto, Rclone, Wrong, clean_environment, expect
 
 CELLS, TILE = 1 << 20, 1 << 16
 """4 MiB of int32, in tiles of 256 KiB."""
@@ -513,6 +514,34 @@ def one_wrong_answer(place):
                 expect(proxy.faults[0].hits == 1, f"{part}, {what}: it did not happen")
             with place.mounted("--disk-cache", cache) as (point, _):
                 expect(read_all(point, NEEDING) == want, f"{part}, {what}: the next mount is wrong")
+
+
+@scenario
+def a_listed_directory_that_is_said_to_be_missing(place):
+    """A web server answers 404 for a directory that it lists: once, and nothing is missing; always, and what needs it fails. One that was removed is not there."""
+    folder = f"{place.folder}/web"
+    write_array(folder)
+    with tiledb.open(f"{folder}/array", "w") as array:
+        array.meta["key"] = 1
+    needing = ["data/columns/a/data.bin", "metadata.json", "data/array.zarr/a/c/0"]
+    with Rclone(folder) as store, Proxy(store.host) as proxy:
+        with mounted(f"{proxy.url}/array", env=clean_environment()) as point:
+            want = read_all(point, needing)
+            expect(all(isinstance(one, bytes) for one in want.values()), f"{want}")
+        for name in "__schema", "__commits", "__fragments", "__meta":
+            for times in 1, 10**6:
+                proxy.clear()
+                fault = proxy.fault(404, kind="list", path=f"/{name}/?$", times=times)
+                with mounted(f"{proxy.url}/array", env=clean_environment()) as point:
+                    got = read_all(point, needing)
+                    wrong = {path: one for path, one in got.items() if one not in ((want[path],) if times == 1 else (want[path], errno.EIO))}
+                    expect(not wrong and (times == 1 or errno.EIO in got.values()), f"404 for {name}, {times} times: {wrong or got}")
+                expect(fault.hits > 0, f"404 for {name}: it did not happen")
+        proxy.clear()
+        with mounted(proxy.url, env=clean_environment()) as point:
+            os.listdir(point)
+            shutil.rmtree(f"{folder}/array")
+            expect(error_of(lambda: os.listdir(point / "array")) in (errno.ENOENT, errno.ESTALE), "a directory that was removed")
 
 
 @scenario

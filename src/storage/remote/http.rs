@@ -144,6 +144,9 @@ fn is_tried_again(error: &HttpError) -> bool {
     !matches!(error.kind(), HttpErrorKind::Unknown | HttpErrorKind::Decode)
 }
 
+/// What a web server says of a directory that it does not have. `object_store` would take it for an empty one.
+pub(super) const NO_SUCH_DIRECTORY: &str = "there is no such directory";
+
 /// Where `tiledbfs serve` has arrays as they are stored. The rest of its tree has none.
 const STORED: &str = "/.tiledbfs/stored";
 
@@ -182,6 +185,12 @@ impl HttpService for Client {
                     "this is the tree that `tiledbfs serve` shows: with its option --stored, what it reads is at \
                      the URL of the tree and .tiledbfs/stored/",
                 ));
+            }
+            if let Ok(response) = &response
+                && lists
+                && response.status() == StatusCode::NOT_FOUND
+            {
+                return Err(refused(NO_SUCH_DIRECTORY));
             }
             // A server without WebDAV answers 501, which `object_store` would try again.
             if let Ok(response) = &mut response

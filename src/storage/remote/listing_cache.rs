@@ -129,9 +129,10 @@ impl ListingCache {
 
     /// The directory at `path`, listed if need be; None if it does not exist.
     pub(super) fn directory(&self, path: &str) -> Result<Option<Arc<Directory>>> {
-        let asked = Instant::now();
+        let mut asked = Instant::now();
+        let mut missing = false;
         loop {
-            let (loading, old) = {
+            let (loading, listed, old) = {
                 let mut state = lock(&self.state);
                 match self.known(&state, path, asked, Duration::ZERO) {
                     Cached::Here(directory) => return Ok(Some(directory)),
@@ -142,7 +143,7 @@ impl ListingCache {
                             Cached::Absent => Some(None),
                             Cached::Unknown(..) => None,
                         };
-                        (self.load(&mut state, listed, depth), old)
+                        (self.load(&mut state, listed.clone(), depth), listed, old)
                     }
                 }
             };
@@ -159,6 +160,16 @@ impl ListingCache {
             };
             match loading.flight.wait(&forget) {
                 Err(e) if is_of_others(&e) => {}
+                // The directory above it may have been listed before this one was removed.
+                Err(e) if e.kind() == ErrorKind::NotFound && !listed.is_empty() => {
+                    if missing {
+                        let cause = format!("the server lists {listed:?}, and says: {e}");
+                        return Err(Error::new(ErrorKind::Io(libc::EIO), cause));
+                    }
+                    missing = true;
+                    self.forget(split(&listed).0, Duration::ZERO);
+                    asked = Instant::now();
+                }
                 result => result?,
             }
         }

@@ -6,6 +6,7 @@
 //! | response | error |
 //! |---|---|
 //! | 404 for a key | `NotFound`; its listing is dropped |
+//! | 404 for a directory of a web server | the one above is listed again; if that still has it, `Io(EIO)` |
 //! | 401, 403, and 400 for expired credentials | `Io(EACCES)` |
 //! | 412; ETag or length other than listed | `Corrupt`; its listing is dropped |
 //! | 408, 429, 5xx, connection lost, body truncated | tried again for 30 s ([`retries`]), then `Io(EIO)` |
@@ -42,7 +43,7 @@ use blob::{Fetcher, RemoteBlob, RemoteFile};
 use directories::{Child, File, Object, Page, join};
 use disk_cache::DiskCache;
 use futures_util::FutureExt;
-use http::Failures;
+use http::{Failures, NO_SUCH_DIRECTORY};
 use listing_cache::ListingCache;
 use listing_room::Room;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -284,7 +285,8 @@ impl Pages {
         }
     }
 
-    /// A page of the entries of the directory `path`.
+    /// A page of the entries of the directory `path`; `NotFound` if a web server says that there is none. A source that
+    /// does not exist has no entries.
     async fn names(&self, path: &str, next: Option<String>) -> Result<Page> {
         if let Some(pages) = &self.pages {
             return self.page(&**pages, path, next, None, true).await;
@@ -293,8 +295,10 @@ impl Pages {
         let key = Key::parse(self.key(path)).map_err(|e| convert(e.into()))?;
         match self.objects.list_with_delimiter(Some(&key)).await {
             Ok(listed) => Ok(self.shown(listed, None)),
-            // A store with real directories reports a missing one.
-            Err(object_store::Error::NotFound { .. }) => Ok(Page::default()),
+            Err(e) if chain(&e).contains(NO_SUCH_DIRECTORY) => match path {
+                "" => Ok(Page::default()),
+                _ => Err(Error::not_found(NO_SUCH_DIRECTORY)),
+            },
             Err(e) if is_without_webdav(&e) => Err(Error::unsupported(
                 "the web server does not support WebDAV (PROPFIND), which is needed to list directories",
             )),
