@@ -140,10 +140,17 @@ pub struct ArrayListing {
     identities: [Option<u64>; 2],
 }
 
-/// The entries of a directory; empty if it does not exist.
+/// The entries of a directory; empty if it does not exist. `NotFound` if the directory above does not either.
 pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     match engine.storage.list(path) {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            engine.storage.check_above(path)?;
+            match engine.storage.is_there(path) {
+                // It may have been made since, or the directory above was away.
+                true => engine.storage.list(path),
+                false => Ok(Vec::new()),
+            }
+        }
         result => result,
     }
 }
@@ -151,17 +158,10 @@ pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
 /// The entries of a directory of an array or a group, with nothing in it but files and directories; empty if
 /// it does not exist. Like TileDB, fails if something else is there, or in its place: nobody knows what it was.
 pub fn list_own(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
-    let listed = match engine.storage.list(path) {
-        Err(e) if e.kind() == ErrorKind::NotFound && engine.storage.is_there(path) => {
-            // It may have been made since.
-            engine.storage.list(path).map_err(|e| match e.kind() {
-                ErrorKind::NotFound => misplaced(engine, path),
-                _ => e,
-            })
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        result => result,
-    };
+    let listed = list_or_empty(engine, path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound if engine.storage.is_there(path) => misplaced(engine, path),
+        _ => e,
+    });
     only_known(engine, path, listed?)
 }
 
@@ -535,4 +535,99 @@ fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry])
         })
         .map(|(parent, e)| parent.join(&e.name))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Array;
+    use crate::storage::{Blob, LocalStorage, Metadata, Storage};
+    use std::fs;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A source in which the directory `p` is away when `listed` in it is listed for the first time.
+    struct Away {
+        inner: LocalStorage,
+        root: PathBuf,
+        listed: &'static str,
+        waits: AtomicBool,
+        /// Whether it is back at once.
+        returns: bool,
+    }
+
+    impl Storage for Away {
+        fn inner(&self) -> Option<&dyn Storage> {
+            Some(&self.inner)
+        }
+
+        fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+            if !path.ends_with(self.listed) || !self.waits.swap(false, Ordering::Relaxed) {
+                return self.inner.list(path);
+            }
+            fs::rename(self.root.join("p"), self.root.join("away")).unwrap();
+            let listed = self.inner.list(path);
+            if self.returns {
+                fs::rename(self.root.join("away"), self.root.join("p")).unwrap();
+            }
+            listed
+        }
+
+        fn metadata(&self, path: &Path) -> Result<Metadata> {
+            self.inner.metadata(path)
+        }
+
+        fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+            self.inner.open(path)
+        }
+
+        fn display(&self, path: &Path) -> String {
+            self.inner.display(path)
+        }
+    }
+
+    fn copy(from: &Path, to: &Path) {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap().map(|entry| entry.unwrap()) {
+            let to = to.join(entry.file_name());
+            match entry.file_type().unwrap().is_dir() {
+                true => copy(&entry.path(), &to),
+                false => _ = fs::copy(entry.path(), to).unwrap(),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_listed_while_the_directory_above_is_away_is_not_empty() {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample");
+        for listed in [SCHEMA_DIRECTORY, "__commits", "__fragments", "__meta"] {
+            for returns in [true, false] {
+                let folder = tempfile::tempdir().unwrap();
+                let root = folder.path().to_owned();
+                copy(&sample, &root.join("p"));
+                let storage = Away {
+                    inner: LocalStorage::new(&root, false, Arc::default()).unwrap(),
+                    root: root.clone(),
+                    listed,
+                    waits: AtomicBool::new(true),
+                    returns,
+                };
+                let engine = Engine::new(Arc::new(storage), 1 << 20, Vec::new(), Arc::default());
+                let array = Array::new(Arc::new(engine), "p/weather".into());
+                if !returns {
+                    let error = array.listing().err().map(|error| error.kind());
+                    assert_eq!(error, Some(ErrorKind::NotFound), "{listed}");
+                    fs::rename(root.join("away"), root.join("p")).unwrap();
+                }
+                let listing = array.listing().unwrap();
+                let has = [
+                    !listing.schemas.is_empty(),
+                    !listing.commits.is_empty(),
+                    !listing.fragments.is_empty(),
+                    !listing.metadata.files.is_empty(),
+                ];
+                assert_eq!(has, [true; 4], "{listed}, {returns}");
+                assert!(listing.missing.is_empty() && listing.damage.is_none());
+            }
+        }
+    }
 }

@@ -465,7 +465,10 @@ impl Fragment {
         let dense = match self.engine.storage.metadata(&coordinates) {
             _ if schema.array_type == ArrayType::Sparse => false,
             Ok(_) => false,
-            Err(e) if e.kind() == ErrorKind::NotFound => true,
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                self.engine.storage.check_above(&coordinates)?;
+                true
+            }
             Err(e) => return Err(e.at(0)),
         };
         let footer = legacy::parse(&body, &schema, dense).map_err(|e| e.in_part("fragment metadata"))?;
