@@ -127,11 +127,12 @@ impl Edition {
     /// Remembers that a file has changed since.
     pub fn end(&self, engine: &Engine) {
         let (before, after) = (self.before, self.before + 1);
-        // Another may have said so.
-        let _ = self
-            .changes
-            .count
-            .compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
+        let count = &self.changes.count;
+        let ended = count.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
+        // Another may have said so. Nothing is left of the files that were opened, so that each need not end an edition.
+        if ended.is_ok() {
+            lock(&self.changes.files).clear();
+        }
         engine.has_changed_fragments.store(true, Ordering::Release);
     }
 }
