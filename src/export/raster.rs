@@ -52,6 +52,21 @@ pub(super) fn cropped(
     Ok(Arc::new(view.part(ranges.collect())))
 }
 
+/// Whether a view, which is [`cropped`], has all pixels of its raster, or without one all cells of its domain.
+pub(super) fn is_whole(metadata: &Metadata, view: &View) -> Result<bool> {
+    if let Some(placed) = Placed::of(metadata, view)? {
+        return Ok(placed.is_whole);
+    }
+    let domains = view.schema().dimensions.iter().map(|dimension| &dimension.domain);
+    let region = view.region()?;
+    Ok(region.is_some_and(|region| {
+        region
+            .iter()
+            .zip(domains)
+            .all(|(range, domain)| Some(range) == domain.as_ref())
+    }))
+}
+
 /// The dimensions of columns and of rows, each with the number that GDAL tells; None if it tells none.
 pub(super) fn sizes(metadata: &Metadata, view: &View) -> Option<[(usize, u64); 2]> {
     let (raster, axes) = of(metadata, view)?;
