@@ -51,6 +51,7 @@ RASTERS = {
     "rotated": ("uint8", 1, "BAND", dict(crs="EPSG:32632", transform=ROTATED, nodata=0)),
     "own": ("float64", 2, "BAND", dict(crs=OWN, transform=UTM, nodata=float("nan"))),
     "heights": ("float32", 1, "BAND", dict(crs="EPSG:7415", transform=UTM)),
+    "ellipsoidal": ("float32", 1, "BAND", dict(crs="EPSG:4947", transform=UPWARDS)),
     "local": ("int32", 1, "BAND", dict(transform=UTM)),
     "third": ("float64", 1, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=1 / 3)),
     "least": ("float64", 1, "BAND", dict(crs="EPSG:32632", transform=UTM, nodata=-sys.float_info.max)),
@@ -136,8 +137,8 @@ def described(source, interleave, size=(HEIGHT, WIDTH), step=1):
     return xml.tostring(root)
 
 
-def write_array(uri, name, source, document=None, step=1):
-    """The array that the driver makes of the GeoTIFF: whole blocks. Of an overview every pixel after so many."""
+def write_array(uri, name, source, document=None, step=1, rows=slice(None)):
+    """The array that the driver makes of the GeoTIFF: whole blocks. Of an overview every pixel after so many. Of layout BAND these rows alone are written."""
     of, bands, interleave, _ = RASTERS[name]
     with rasterio.open(source) as file:
         values = file.read()[:, ::step, ::step]
@@ -154,7 +155,10 @@ def write_array(uri, name, source, document=None, step=1):
     attributes = [tiledb.Attr(attribute, dtype=of, filters=[tiledb.ZstdFilter()], **fill) for attribute in names]
     tiledb.Array.create(uri, tiledb.ArraySchema(tiledb.Domain(*dims), attributes))
     with tiledb.open(uri, "w") as array:
-        array[:] = dict(zip(names, padded)) if cells is None else {names[0]: np.ascontiguousarray(cells)}
+        if rows == slice(None):
+            array[:] = dict(zip(names, padded)) if cells is None else {names[0]: np.ascontiguousarray(cells)}
+        else:
+            array[:, rows, :] = np.ascontiguousarray(cells[:, rows, :])
         array.meta["dataset_type"] = "raster"
     document = described(source, interleave, size, step) if document is None else document
     Lib().put_metadata(uri, [("_gdal", "UINT8", document)])
@@ -247,8 +251,8 @@ def compare_grid(checks, what, dataset, name, want, window=None):
         x, y = transform @ (np.arange(box.width) + 0.5, 0.0), transform @ (0.0, np.arange(box.height) + 0.5)
         checks.equal(f"{what}: centres", (np.allclose(dataset["X"], x[0]), np.allclose(dataset["Y"], y[1]), dataset["X"].dtype, dataset["Y"].dtype),
                      (True, True, np.float64, np.float64))
-        words = {"EPSG:4326": ("longitude", "latitude", "degrees_east", "degrees_north")}.get(RASTERS[name][3].get("crs"),
-                 ("projection_x_coordinate", "projection_y_coordinate", "m", "m"))
+        angles = dict.fromkeys(("EPSG:4326", "EPSG:4947"), ("longitude", "latitude", "degrees_east", "degrees_north"))
+        words = angles.get(RASTERS[name][3].get("crs"), ("projection_x_coordinate", "projection_y_coordinate", "m", "m"))
         wanted = [{"axis": axis, **({"standard_name": words[i], "units": words[2 + i]} if want.crs else {})} for i, axis in enumerate("XY")]
         checks.equal(f"{what}: attributes of coordinates", [dict(dataset[axis].attrs) for axis in "XY"], wanted)
     elif "X" in dataset.coords:
@@ -315,13 +319,15 @@ def write_group(folder, name):
 
 
 def write_odd(folder):
-    """A group whose `l_1` has other bands, and one that says of no raster."""
-    for group, levels, kind in (("odd", ("band", "point"), "raster"), ("untold", ("band", "band"), "other")):
+    """A group whose `l_1` has other bands, one that says of no raster, and two of which a level was not written as a whole."""
+    for group, levels, kind, partly in (("odd", ("band", "point"), "raster", None), ("untold", ("band", "band"), "other", None),
+                                        ("partly", ("band", "band"), "raster", 0), ("partly_smaller", ("band", "band"), "raster", 1)):
         uri = f"{folder}/arrays/{group}"
         tiledb.Group.create(uri)
         with tiledb.Group(uri, "w") as opened:
             for level, name in enumerate(levels):
-                write_array(f"{uri}/l_{level}", name, f"{folder}/{name}.tif", step=2 ** level)
+                rows = slice(BLOCK, None) if level == partly else slice(None)
+                write_array(f"{uri}/l_{level}", name, f"{folder}/{name}.tif", step=2 ** level, rows=rows)
                 opened.add(f"{uri}/l_{level}", name=f"l_{level}")
             opened.meta["dataset_type"] = kind
 
@@ -351,7 +357,7 @@ def compare_overviews(checks, point, folder):
     done = subprocess.run([binary(), "cat", f"{folder}/arrays/group_band", "l_0/data/raster/TDB_VALUES.tif.ovr"], capture_output=True, timeout=60, check=True)
     checks.equal("overviews by tiledbfs cat", done.stdout == (first / "data/raster/TDB_VALUES.tif.ovr").read_bytes(), True)
     there = {"at/2100/data": True, "at/latest/data": False, f"at/{sorted(os.listdir(first / 'at'))[0]}/data": False, "data/subarray/..,0..20,..": False, "../l_1/data": False,
-             "../../band/data": False, "../../odd/l_0/data": False, "../../untold/l_0/data": False}
+             "../../band/data": False, "../../odd/l_0/data": False, "../../untold/l_0/data": False, "../../partly/l_0/data": False, "../../partly_smaller/l_0/data": False}
     for view, is_there in there.items():
         checks.equal(f"overviews in {view}", os.path.exists(first / view / "raster/TDB_VALUES.tif.ovr"), is_there)
 

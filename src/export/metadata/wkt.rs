@@ -10,7 +10,7 @@ pub struct System {
     pub is_projected: bool,
     /// Whether its longitudes and latitudes are those of another globe, turned or moved.
     pub is_derived: bool,
-    /// Its code in the registry of EPSG.
+    /// Its code in the registry of EPSG. None if it has a third axis: as codes of two, GeoTIFF tells heights apart.
     pub code: Option<u16>,
     /// The unit of its coordinates, in metres or radians.
     pub unit: Option<f64>,
@@ -35,10 +35,13 @@ impl System {
             let mut opened = axis.iter().filter_map(|part| opened(part));
             opened.find(|(name, _)| UNITS.contains(name))
         });
+        let axes = inside
+            .iter()
+            .filter(|part| opened(part).is_some_and(|(name, _)| name == "AXIS"));
         Some(System {
             is_projected,
             is_derived: inner(&["DERIVINGCONVERSION"]).is_some(),
-            code: code(&inside),
+            code: code(&inside).filter(|_| axes.count() < 3),
             unit: unit.and_then(|(_, parts)| parts.get(1)?.trim().parse().ok()),
         })
     }
@@ -130,6 +133,8 @@ mod tests {
         ] {
             assert_eq!(System::root(&without), of(true, None, None), "{without}");
         }
+        let heights = r#"GEOGCRS["a",CS[ellipsoidal,3],AXIS["lat",north],AXIS["lon",east],AXIS["h",up],ID["EPSG",4979]]"#;
+        assert_eq!(System::root(heights), of(false, None, None));
         let rotated =
             r#"GEOGCRS["a",BASEGEOGCRS["b"],DERIVINGCONVERSION["c",METHOD["d"]],CS[ellipsoidal,2]]"#;
         assert!(System::root(rotated).unwrap().is_derived);
