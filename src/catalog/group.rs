@@ -140,6 +140,9 @@ pub fn unregistered(engine: &Engine, path: &Path, group: &Group) -> Result<Vec<(
     Ok(found)
 }
 
+/// Why a member of [`OpenGroup::outside`] is not shown.
+pub const OUTSIDE: &str = "it lies outside of the source";
+
 /// An opened group. Its members are read once for each state of its directories.
 pub struct OpenGroup {
     engine: Arc<Engine>,
@@ -226,6 +229,13 @@ impl OpenGroup {
         self.members.state(members)
     }
 
+    /// The names of registered members outside of the source.
+    pub fn outside<'m>(&self, members: &'m Members) -> impl Iterator<Item = &'m [u8]> {
+        let all = members.group.members.iter();
+        let outside = all.filter(|member| member_path(&*self.engine.storage, &self.path, member).is_none());
+        outside.filter_map(member_name)
+    }
+
     fn read_members(&self) -> Result<(Members, u64)> {
         let (group, until) = match read_group(&self.engine, &self.path) {
             // A listing may be older than a vacuum.
@@ -241,7 +251,7 @@ impl OpenGroup {
             let at = member_path(&*self.engine.storage, &self.path, member);
             let (Some(name), Some(at)) = (member_name(member), at) else {
                 let (path, uri) = (self.path.display(), member.uri.escape_ascii());
-                log::info!("{path}: member {uri} is not shown: it lies outside of the source");
+                log::info!("{path}: member {uri} is not shown: {OUTSIDE}");
                 continue;
             };
             places.push(MemberPlace {

@@ -41,7 +41,7 @@ use crate::query::{DimRange, Field, View};
 use crate::runtime::cache::CacheKey;
 use crate::runtime::{get_or_make, hash};
 use image::{Image, ImageDescription, Stored};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::iter;
 use std::sync::{Arc, OnceLock};
 
@@ -51,8 +51,14 @@ const SCALARS: &str = "__scalars";
 /// A member with this name and a number has several variables, whatever it is called.
 const COLLECTED: &[u8] = b"array";
 
-/// What a variable of TileDB-CF has behind its name if a dimension has that name too.
+/// What a variable of TileDB-CF has behind its name if a dimension of its array has that name too.
 const SUFFIXES: [&[u8]; 2] = [b".data", b".index"];
+
+/// The name of an attribute without such a suffix.
+fn without_suffix(name: &[u8]) -> &[u8] {
+    let mut stripped = SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(*suffix));
+    stripped.find(|own| !own.is_empty()).unwrap_or(name)
+}
 
 /// The member of a raster that has its full resolution.
 pub const FULL_RESOLUTION: &[u8] = b"l_0";
@@ -483,14 +489,26 @@ impl Group {
                 .strip_prefix(COLLECTED)
                 .is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit));
         let fields = member.schema.fields().into_iter().enumerate();
+        // Names without suffixes that several attributes would have: `x`, `x.data`.
+        let mut sharing: HashMap<&[u8], usize> = HashMap::new();
+        for attribute in &member.schema.attributes {
+            *sharing.entry(without_suffix(&attribute.name)).or_default() += 1;
+        }
         let mut variables = Vec::new();
         for (index, field) in fields.skip(member.schema.dimensions.len()) {
             let name = match collected {
                 true => {
-                    let own = SUFFIXES
+                    let own = without_suffix(&field.name);
+                    let is_dimension = member
+                        .schema
+                        .dimensions
                         .iter()
-                        .find_map(|suffix| field.name.strip_suffix(*suffix));
-                    names::attribute(own.filter(|own| !own.is_empty()).unwrap_or(&field.name))
+                        .any(|dimension| dimension.name == own);
+                    names::attribute(if is_dimension || sharing[own] == 1 {
+                        own
+                    } else {
+                        &field.name
+                    })
                 }
                 false => names::encode(&found.name),
             };

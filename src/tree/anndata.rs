@@ -15,7 +15,7 @@ use super::position::Position;
 use super::view_source::place;
 use super::zarr::{CHUNKS, Chunked, DOCUMENT, chunks};
 use crate::catalog::group::{
-    MemberPlace, Members, OpenGroup, member_name, member_path, registered_member, unregistered_member,
+    MemberPlace, Members, OUTSIDE, OpenGroup, registered_member, unregistered_member,
 };
 use crate::catalog::source::ObjectKind;
 use crate::describe::Json;
@@ -171,7 +171,7 @@ impl ShownMeasurement {
         let obs = members.places.iter().find(|place| place.name == b"obs");
         let obs = match obs.map(|place| walk.found(&members, place)) {
             Some(Some(found)) => found,
-            _ => Found::Absent(match left_outside(experiment, &members, b"obs") {
+            _ => Found::Absent(match experiment.outside(&members).any(|name| name == b"obs") {
                 true => OUTSIDE.to_owned(),
                 false => "there is none".to_owned(),
             }),
@@ -214,22 +214,6 @@ impl ShownMeasurement {
     }
 }
 
-const OUTSIDE: &str = "it lies outside of the source";
-
-/// Whether a member of this name is registered, but lies outside of the source.
-fn left_outside(group: &OpenGroup, members: &Members, name: &[u8]) -> bool {
-    outside(group, members).any(|known| known == name)
-}
-
-/// The names of registered members outside of the source.
-fn outside<'m>(group: &OpenGroup, members: &'m Members) -> impl Iterator<Item = &'m [u8]> {
-    let storage = group.engine().storage.clone();
-    let path = group.path().to_path_buf();
-    let all = members.group.members.iter();
-    all.filter(move |member| member_path(&*storage, &path, member).is_none())
-        .filter_map(member_name)
-}
-
 /// A walk through a measurement.
 struct Walk<'c> {
     context: &'c Arc<Context>,
@@ -253,7 +237,7 @@ impl Walk<'_> {
             let found = self.found(&known, place);
             members.extend(found.map(|found| (place.name.clone(), found)));
         }
-        for name in outside(group, &known) {
+        for name in group.outside(&known) {
             members.push((name.to_vec(), Found::Absent(OUTSIDE.to_owned())));
         }
         self.above.pop();

@@ -12,7 +12,9 @@ use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat, of_objec
 use super::permissions::Origin;
 use super::view_source::place;
 use super::zarr::{AsZarr, ZarrGroupDirectory};
-use crate::catalog::group::{Members, OpenGroup, registered_member, unregistered, unregistered_member};
+use crate::catalog::group::{
+    Members, OUTSIDE, OpenGroup, registered_member, unregistered, unregistered_member,
+};
 use crate::catalog::source::ObjectKind;
 use crate::describe::dataset::dataset_json;
 use crate::describe::render;
@@ -98,13 +100,16 @@ impl ShownGroup {
             drop(before);
             kind
         });
+        let usual = vec![
+            (ZARR, NodeType::Directory),
+            (NETCDF, NodeType::File),
+            (JSON, NodeType::File),
+        ];
         match kind {
             Ok(Some(Kind::Image)) => vec![(IMAGE, NodeType::Directory), (JSON, NodeType::File)],
-            Ok(Some(_)) => vec![
-                (ZARR, NodeType::Directory),
-                (NETCDF, NodeType::File),
-                (JSON, NodeType::File),
-            ],
+            // Accessing what is not known to exist reports the error.
+            Ok(Some(_)) => usual,
+            Err(error) if error.is_transient() => usual,
             Ok(None) => Vec::new(),
             Err(error) => {
                 log::info!("{}: its data set is not listed: {error}", self.display());
@@ -229,6 +234,10 @@ fn source(
         let name = String::from_utf8_lossy(&member.name).into_owned();
         found.left_out.push((name, reason.to_owned()));
     }
+    for name in group.outside(&members) {
+        let name = String::from_utf8_lossy(name).into_owned();
+        found.left_out.push((name, OUTSIDE.to_owned()));
+    }
     // TileDB-CF does not register groups in groups.
     for (name, kind) in unregistered(engine, group.path(), known)? {
         let at = group.path().join(OsStr::from_bytes(&name));
@@ -341,5 +350,70 @@ impl File for GroupFile {
 
     fn open(&self) -> Result<Arc<FileLayout>> {
         Ok(Arc::new(self.layout()?.of(self.shown.display())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{Blob, DirEntry, LocalStorage, Metadata, Storage};
+    use crate::tree::{Tree, TreeOptions};
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// A source whose schemas cannot be listed while it fails.
+    struct Failing(LocalStorage, Arc<AtomicBool>);
+
+    impl Storage for Failing {
+        fn inner(&self) -> Option<&dyn Storage> {
+            Some(&self.0)
+        }
+
+        fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+            match path.ends_with("__schema") && self.1.load(Ordering::Relaxed) {
+                true => Err(Error::new(ErrorKind::Io(libc::EIO), "told to fail").in_file(self.display(path))),
+                false => self.0.list(path),
+            }
+        }
+
+        fn metadata(&self, path: &Path) -> Result<Metadata> {
+            self.0.metadata(path)
+        }
+
+        fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+            self.0.open(path)
+        }
+
+        fn display(&self, path: &Path) -> String {
+            self.0.display(path)
+        }
+    }
+
+    #[test]
+    fn exports_are_listed_while_it_is_unknown_whether_they_exist() {
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample");
+        let fails = Arc::new(AtomicBool::new(true));
+        let storage = Failing(
+            LocalStorage::new(&sample, false, Arc::default()).unwrap(),
+            fails.clone(),
+        );
+        let tree = Tree::over(Arc::new(storage), &TreeOptions::default(), Arc::default()).unwrap();
+        let Node::Directory(root) = tree.root else {
+            unreachable!()
+        };
+        // Of the sample no array can be a variable.
+        for failing in [true, false] {
+            fails.store(failing, Ordering::Relaxed);
+            let listing = root.list().unwrap();
+            for name in [ZARR, NETCDF, JSON] {
+                let mut entries = (0..listing.len()).filter_map(|index| listing.get(index));
+                assert_eq!(entries.any(|(listed, _)| *listed == *name), failing, "{name}");
+            }
+            match root.lookup(OsStr::new(NETCDF)) {
+                Ok(Some(Node::File(file))) => assert!(failing && file.open().is_err()),
+                Ok(_) => unreachable!(),
+                Err(error) => assert!(!failing && error.kind() == ErrorKind::NotFound),
+            }
+        }
     }
 }

@@ -435,6 +435,7 @@ def write_joined(folder):
     array(f"{group}/short", line, ["v"], [9])
     array(f"{group}/array7", line, ["a.data"], [10])
     array(f"{group}/clash", line, ["a", "b"], [10])
+    array(f"{group}/suffixed", line, ["obs.data", "obs.index", "obs"], [9])
     array(f"{group}/fixed", [("y", (0, 4))], ["v"], [3])
     array(f"{group}/other", [("y", (0, 7))], ["v"], [5])
     array(f"{group}/gone", line, ["v"], None)
@@ -445,13 +446,17 @@ def write_joined(folder):
     array(f"{group}/text", line, [], None, attributes=[tiledb.Attr("t", dtype=str), tiledb.Attr("u", dtype=np.uint8, fill=9)])
     with tiledb.open(f"{group}/text", "w") as opened:
         opened[0:10] = {"t": np.array(["a"] * 10, dtype=object), "u": np.arange(10, dtype=np.uint8)}
+    outside = tempfile.mkdtemp(prefix="tiledbfs-outside-")
+    array(f"{outside}/a", line, ["v"], [4])
     with tiledb.Group(group, "w") as opened:
-        for name in ("long", "short", "array7", "clash", "fixed", "other", "from1", "cells", "text", "gone", "scalar", "never"):
+        for name in ("long", "short", "array7", "clash", "fixed", "other", "from1", "cells", "text", "gone", "scalar", "never", "suffixed"):
             opened.add(f"{group}/{name}", name=name)
+        opened.add(f"{outside}/a", name="away")
         opened.meta["__tiledb_array_fixed_dimensions.fixed"] = "y"
         opened.meta["__tiledb_array_fixed_dimensions.other"] = 5
         opened.meta["title"], opened.meta["_hidden"], opened.meta["_NCProperties"] = "joined", 1.5, "version=2"
     shutil.rmtree(f"{group}/gone")
+    shutil.rmtree(outside)
     empty = f"{folder}/nothing"
     tiledb.Group.create(empty)
     array(f"{empty}/unwritten", line, ["v"], None)
@@ -469,9 +474,10 @@ def joined(checks, point):
     # Of the two variables called `a`, that of the earlier member is shown; libtiledb orders members as it likes.
     first = ("array7", "a.data", "a") if ("array7", "a.data", "a") in shown else ("clash", "a", "a")
     checks.equal("joined: variables", shown, {("long", "v", "long"), ("short", "v", "short"), first, ("clash", "b", "b"), ("other", "v", "other"),
-                                              ("fixed", "v", "fixed"), ("text", "u", "u"), ("scalar", "once", "once"), ("never", "v", "never")})
+                                              ("fixed", "v", "fixed"), ("text", "u", "u"), ("scalar", "once", "once"), ("never", "v", "never"),
+                                              *(("suffixed", name, name) for name in ("obs.data", "obs.index", "obs"))})
     reasons = {one["what"]: one["reason"] for one in said["left_out"]}
-    checks.equal("joined: left out", sorted(reasons), sorted(["_NCProperties", "__tiledb_array_fixed_dimensions.other", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text", "text/t", "array7", "clash", "long"]))
+    checks.equal("joined: left out", sorted(reasons), sorted(["_NCProperties", "__tiledb_array_fixed_dimensions.other", "away", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text", "text/t", "array7", "clash", "long"]))
     with xarray.open_zarr(group / "dataset.zarr", decode_cf=False) as zarred, xarray.open_dataset(group / "dataset.nc", decode_cf=False) as opened:
         for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9))), ("once", -1), ("never", [])):
             checks.equal(f"joined: {name}", (zarred[name].values.tolist(), opened[name].values.tolist()), (want, want))
