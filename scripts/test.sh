@@ -95,7 +95,8 @@ together() {
 
 install_system() {
     ensure_system
-    need rsync=rsync mountpoint=util-linux od=coreutils ncdump=netcdf-bin gdalmdiminfo=gdal-bin h5dump=hdf5-tools openssl=openssl curl=curl wget=wget aria2c=aria2 nginx=nginx-light
+    need rsync=rsync mountpoint=util-linux od=coreutils ncdump=netcdf-bin gdalmdiminfo=gdal-bin h5dump=hdf5-tools openssl=openssl curl=curl wget=wget aria2c=aria2 nginx=nginx-light \
+        mkfs.exfat=exfatprogs mount.exfat-fuse=exfat-fuse
     if ! cargo fmt --version >/dev/null 2>&1 || ! cargo clippy --version >/dev/null 2>&1; then
         command -v rustup >/dev/null || die "cargo fmt or cargo clippy is missing"
         rustup component add rustfmt clippy

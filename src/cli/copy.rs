@@ -20,7 +20,7 @@ use indicatif::{HumanBytes, ProgressBar};
 use partial::{Partial, SAVE_EVERY};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
@@ -153,6 +153,9 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
                 "would be the copy of two files with the same name",
             )
             .into());
+        }
+        if names.len() > 1 && is_under_another_name(&target) {
+            return Err(failed(target.as_os_str(), OTHER_NAME).into());
         }
         copy.node(found, &target, failures)
     });
@@ -296,6 +299,8 @@ impl TreeCopy<'_> {
             let _ = fs::remove_dir(target);
             return Err(place(error).into());
         }
+        let is_continued =
+            !created && fs::read(root.path(UNFINISHED)).is_ok_and(|text| text == unfinished(found));
         let before = failures.count();
         let mut waiting = vec![(directory.clone(), PathBuf::new(), found.path.to_owned())];
         while let Some((directory, below, path)) = waiting.pop() {
@@ -313,6 +318,18 @@ impl TreeCopy<'_> {
                     continue;
                 }
             };
+            let mut known = match place.names() {
+                Ok(known) => known,
+                Err(error) => {
+                    self.note(failures, failed(target.join(&below).as_os_str(), error));
+                    continue;
+                }
+            };
+            let mut left = if is_continued {
+                known.clone()
+            } else {
+                BTreeSet::new()
+            };
             let first = waiting.len();
             for (name, _) in (0..).map_while(|index| listing.get(index)) {
                 if found.name.is_none() && path == found.path && *name == *OWN_DIRECTORY {
@@ -320,6 +337,13 @@ impl TreeCopy<'_> {
                 }
                 let (inner, below) = (join(&path, &name), below.join(&*name));
                 let target = target.join(&below);
+                left.remove(&*name);
+                // The file system of DEST may take two names for one.
+                if known.insert(name.clone().into_owned()) && fs::symlink_metadata(place.path(&name)).is_ok()
+                {
+                    self.note(failures, failed(target.as_os_str(), OTHER_NAME));
+                    continue;
+                }
                 let copied = match directory.lookup(&name) {
                     Ok(Some(Node::File(file))) => self.file_in(&*file, &place, &target, &inner),
                     Ok(Some(Node::Directory(directory))) => create_directory(&place.path(&name))
@@ -336,6 +360,13 @@ impl TreeCopy<'_> {
             }
             if let Some(added) = waiting.get_mut(first..) {
                 added.reverse();
+            }
+            // Readers would take them for a part of what is copied now.
+            left.retain(|name| !name.as_bytes().starts_with(OWN_DIRECTORY.as_bytes()));
+            for name in left {
+                let there = target.join(&below).join(name);
+                let what = "is of an earlier copy, and there is nothing of this name now: remove it";
+                self.note(failures, failed(there.as_os_str(), what));
             }
         }
         if failures.count() == before
@@ -487,6 +518,9 @@ fn add_lengths(node: Node, bar: &ProgressBar, interrupted: &AtomicBool) {
     }
 }
 
+/// Why something is not written over.
+const OTHER_NAME: &str = "exists there under another name";
+
 /// Why a link below DEST is not written to.
 const IS_LINK: &str = "is a symbolic link, which is not followed";
 
@@ -518,10 +552,25 @@ impl Place {
         Ok(place)
     }
 
+    /// The names of its entries.
+    fn names(&self) -> io::Result<BTreeSet<OsString>> {
+        let entries = fs::read_dir(self.path(""))?;
+        entries.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
     /// The path of an entry, through the descriptor.
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd())).join(name)
     }
+}
+
+/// Whether there is something at `target`, whose directory has no such name: the file system takes two names for one.
+fn is_under_another_name(target: &Path) -> bool {
+    let Some((directory, name)) = target.parent().zip(target.file_name()) else {
+        return false;
+    };
+    let place = || Place::open(or_here(directory), true)?.names();
+    fs::symlink_metadata(target).is_ok() && place().is_ok_and(|names| !names.contains(name))
 }
 
 fn cannot_write(target: &Path, error: io::Error) -> Failure {

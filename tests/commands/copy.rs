@@ -243,13 +243,26 @@ fn what_cannot_be_read_has_no_copy() {
         .unwrap()
         .modified()
         .unwrap();
-    let (code, _, stderr) = run(&[
+    let again = [
         "cp",
         "-r",
         "--skip-existing",
         &place.name("source"),
         &place.name("copy"),
-    ]);
+    ];
+    // Nor what the source has no more for a part of it.
+    let gone = [dest.join("fragments/gone"), dest.join("fragments/gone.json")];
+    fs::create_dir(&gone[0]).unwrap();
+    fs::write(&gone[1], "{}").unwrap();
+    let message = fails(&again, 1);
+    assert!(
+        gone.iter().all(|path| message.contains(path.to_str().unwrap())),
+        "{message}"
+    );
+    assert!(marker.exists());
+    fs::remove_dir(&gone[0]).unwrap();
+    fs::remove_file(&gone[1]).unwrap();
+    let (code, _, stderr) = run(&again);
     assert_eq!(code, Some(0), "{stderr}");
     let files = same(&node(&source, ""), &dest);
     assert!(!marker.exists());

@@ -1,6 +1,6 @@
 """Reads a mount with everyday tools, which must all see the same bytes. Then checks by the counters that reading is lazy.
 
-Needs jq, hexdump, od, dd, cp, cmp, tail, wc, stat and rsync. The last line is `N passed, N failed`.
+Needs jq, hexdump, od, dd, cp, cmp, tail, wc, stat, rsync, and exFAT in FUSE. The last line is `N passed, N failed`.
 """
 
 import errno
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from capi import Attr, Column, Dim, Lib, Pipeline, Schema
-from mount import ROOT, mounted, stats
+from mount import ROOT, binary, mounted, stats
 
 SAMPLE = ROOT / "tests/data/sample"
 CHUNK = 65_536
@@ -214,6 +214,38 @@ def too_long(checks, folder):
                 checks.equal(f"{name}/{file} of a view of 2^62 cells", got, wanted)
 
 
+def without_case(checks, folder):
+    """`cp` to a file system that takes `T` and `t` for one name: an error, and what was copied first stays."""
+    lib, uri, places = Lib(), os.path.join(folder, "case"), Path(folder, "exfat")
+    names = {"T": np.arange(4, dtype="<i4"), "t": np.arange(4, 8, dtype="<i4"), "other": np.arange(8, 12, dtype="<i4")}
+    lib.create(uri, Schema("dense", [Dim("x", "INT32", 0, 3, 4)], [Attr(name, "INT32") for name in names]))
+    lib.write(uri, {name: Column(values) for name, values in names.items()}, ranges=[np.array([0, 3], "<i4")])
+    with open(f"{folder}/image", "wb") as image:
+        image.truncate(32 << 20)
+    run("mkfs.exfat", f"{folder}/image")
+    places.mkdir()
+    made = subprocess.run(["losetup", "--find", "--show", f"{folder}/image"], capture_output=True, text=True, timeout=60)
+    if made.returncode:
+        print(f"skipped: cp without case: no loop device: {made.stderr.strip()}")
+        return
+    device = made.stdout.strip()
+    try:
+        run("mount.exfat-fuse", device, places)
+        for what, options in (("", ()), (", once more", ("--skip-existing",)), (", written over", ())):
+            done = subprocess.run([binary(), "cp", "-r", *options, uri, "data/columns", places / "columns"], capture_output=True, text=True, timeout=60)
+            told = [line for line in done.stderr.splitlines() if "exists there under another name" in line]
+            checks.equal(f"cp without case{what}: one of two fails", (done.returncode, len(told)), (1, 1))
+            kept, failed = ("T", "t") if "columns/t:" in told[0] else ("t", "T")
+            held = {name: np.fromfile(places / "columns" / name / "data.bin", "<i4").tolist() for name in (kept, "other")}
+            checks.equal(f"cp without case{what}: {failed} failed", held, {name: names[name].tolist() for name in held})
+        done = subprocess.run([binary(), "cp", uri, "data/columns/T/data.bin", "data/columns/T/data.npy", places], capture_output=True, text=True, timeout=60)
+        checks.equal("cp without case: other files", (done.returncode, done.stderr), (0, ""))
+    finally:
+        if os.path.ismount(places):
+            run("umount", places)
+        run("losetup", "--detach", device)
+
+
 def main():
     """Runs all checks."""
     start, checks = time.time(), Checks()
@@ -227,6 +259,7 @@ def main():
         parallel(checks, big, values)
         laziness(checks, big, values)
         too_long(checks, scratch)
+        without_case(checks, scratch)
     print(f"plain tools: {time.time() - start:.1f} s")
     print(f"{checks.passed} passed, {checks.failed} failed")
     sys.exit(1 if checks.failed else 0)
