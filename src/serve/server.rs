@@ -372,7 +372,8 @@ impl Server {
                 .max_concurrent_streams(MAX_STREAMS)
                 .max_header_list_size(MAX_HEAD as u32)
                 .max_send_buf_size(super::body::PIECE as usize);
-            let mut speaking = pin!(builder.serve_connection(io, service));
+            // It takes room that connections of the other version need not have.
+            let mut speaking = Box::pin(builder.serve_connection(io, service));
             poll_fn(|context| {
                 if !closed && closing.as_mut().poll(context).is_ready() {
                     closed = true;
