@@ -140,8 +140,16 @@ pub struct ArrayListing {
     identities: [Option<u64>; 2],
 }
 
-/// The entries of a directory; empty if it does not exist. `NotFound` if the directory above does not either.
+/// The entries of a directory; empty if it does not exist.
 pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
+    match engine.storage.list(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        result => result,
+    }
+}
+
+/// [`list_or_empty`] of a directory in that of an array or a group: `NotFound` if this does not exist.
+fn list_inner(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     match engine.storage.list(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => {
             engine.storage.check_above(path)?;
@@ -158,7 +166,7 @@ pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
 /// The entries of a directory of an array or a group, with nothing in it but files and directories; empty if
 /// it does not exist. Like TileDB, fails if something else is there, or in its place: nobody knows what it was.
 pub fn list_own(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
-    let listed = list_or_empty(engine, path).map_err(|e| match e.kind() {
+    let listed = list_inner(engine, path).map_err(|e| match e.kind() {
         ErrorKind::NotFound if engine.storage.is_there(path) => misplaced(engine, path),
         _ => e,
     });
@@ -220,7 +228,7 @@ impl ArrayListing {
         let changed = looked.iter().flatten().map(|metadata| metadata.mtime).max();
         let changed = changed.unwrap_or(0);
         let identities = [0, 1].map(|at: usize| looked[at].map(|metadata| metadata.identity));
-        let list_fragments = || list_or_empty(engine, &directory);
+        let list_fragments = || list_inner(engine, &directory);
         let (root, schemas, commits, listed) = std::thread::scope(|scope| {
             let large = looked[1].is_some_and(|metadata| metadata.len > LARGE_DIRECTORY);
             let listed = large.then(|| scope.spawn(list_fragments));

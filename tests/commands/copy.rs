@@ -228,6 +228,27 @@ fn what_cannot_be_read_has_no_copy() {
     let (whole, partial): (Vec<_>, Vec<_>) = columns.partition(|path| path.join("data.bin").exists());
     assert_eq!(partial.len(), 1, "{whole:?} {partial:?}");
 
+    let again = [
+        "cp",
+        "-r",
+        "--skip-existing",
+        &place.name("source"),
+        &place.name("copy"),
+    ];
+    // What the source has no more is no part of a copy that goes on.
+    let gone = [dest.join("fragments/gone"), dest.join("fragments/gone.json")];
+    fs::create_dir(&gone[0]).unwrap();
+    fs::write(&gone[1], "{}").unwrap();
+    let (code, _, message) = run(&again);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(
+        gone.iter().all(|path| message.contains(path.to_str().unwrap())),
+        "{message}"
+    );
+    assert!(marker.exists());
+    fs::remove_dir(&gone[0]).unwrap();
+    fs::remove_file(&gone[1]).unwrap();
+
     // After a repair, the same command continues, and does not take a partial copy for a whole one.
     fs::write(&broken, &bytes).unwrap();
     let half = whole[0].join("data.bin");
@@ -243,25 +264,6 @@ fn what_cannot_be_read_has_no_copy() {
         .unwrap()
         .modified()
         .unwrap();
-    let again = [
-        "cp",
-        "-r",
-        "--skip-existing",
-        &place.name("source"),
-        &place.name("copy"),
-    ];
-    // Nor what the source has no more for a part of it.
-    let gone = [dest.join("fragments/gone"), dest.join("fragments/gone.json")];
-    fs::create_dir(&gone[0]).unwrap();
-    fs::write(&gone[1], "{}").unwrap();
-    let message = fails(&again, 1);
-    assert!(
-        gone.iter().all(|path| message.contains(path.to_str().unwrap())),
-        "{message}"
-    );
-    assert!(marker.exists());
-    fs::remove_dir(&gone[0]).unwrap();
-    fs::remove_file(&gone[1]).unwrap();
     let (code, _, stderr) = run(&again);
     assert_eq!(code, Some(0), "{stderr}");
     let files = same(&node(&source, ""), &dest);
