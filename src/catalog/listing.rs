@@ -148,14 +148,18 @@ pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
-/// [`list_or_empty`] of a directory in that of an array or a group: `NotFound` if this does not exist.
+/// [`list_or_empty`] of a directory in that of an array or a group: `NotFound` if this does not exist. Like TileDB, fails
+/// if something else is in its place: nobody knows what it was.
 fn list_inner(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     match engine.storage.list(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => {
             engine.storage.check_above(path)?;
             match engine.storage.is_there(path) {
                 // It may have been made since, or the directory above was away.
-                true => engine.storage.list(path),
+                true => engine.storage.list(path).map_err(|e| match e.kind() {
+                    ErrorKind::NotFound => misplaced(engine, path),
+                    _ => e,
+                }),
                 false => Ok(Vec::new()),
             }
         }
@@ -163,14 +167,9 @@ fn list_inner(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
-/// The entries of a directory of an array or a group, with nothing in it but files and directories; empty if
-/// it does not exist. Like TileDB, fails if something else is there, or in its place: nobody knows what it was.
+/// [`list_inner`] of a directory with nothing in it but files and directories; fails if something else is there.
 pub fn list_own(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
-    let listed = list_inner(engine, path).map_err(|e| match e.kind() {
-        ErrorKind::NotFound if engine.storage.is_there(path) => misplaced(engine, path),
-        _ => e,
-    });
-    only_known(engine, path, listed?)
+    only_known(engine, path, list_inner(engine, path)?)
 }
 
 /// `entries` of the directory at `path`, if all of them are files and directories.
