@@ -131,6 +131,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
     let into = !args.no_target_directory && dest.is_dir();
     let options = args.source_args.options()?.without_bounds();
     let mut names = HashSet::new();
+    let mut held = None;
     // To a name only one file is copied: there must be no other before anything is written.
     let mut only = Vec::new();
     let mut visited = visit(&args.source, paths, &options, |found, failures| {
@@ -154,8 +155,20 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
             )
             .into());
         }
-        if names.len() > 1 && is_under_another_name(&target) {
-            return Err(failed(target.as_os_str(), OTHER_NAME).into());
+        // What the first one is written over may have another name, as with `cp`.
+        if names.len() > 1
+            && target.parent() == Some(dest)
+            && let Some(name) = target.file_name()
+        {
+            if held.is_none() {
+                let place = Place::open(dest, true);
+                held = place.and_then(|place| Ok((place.names()?, place))).ok();
+            }
+            if let Some((known, place)) = &mut held
+                && is_taken(place, known, name)
+            {
+                return Err(failed(target.as_os_str(), OTHER_NAME).into());
+            }
         }
         copy.node(found, &target, failures)
     });
@@ -224,7 +237,7 @@ impl TreeCopy<'_> {
     fn target(&self, found: &Found<'_>) -> Result<PathBuf, Stop> {
         let (paths, dest) = self.args.places();
         let is_directory = matches!(found.node, Node::Directory(_));
-        if is_directory && fs::read(dest.join(UNFINISHED)).is_ok_and(|text| text == unfinished(found)) {
+        if is_directory && is_unfinished(dest, found) {
             return Ok(dest.to_owned());
         }
         Ok(match (found.name, paths.is_empty()) {
@@ -299,8 +312,7 @@ impl TreeCopy<'_> {
             let _ = fs::remove_dir(target);
             return Err(place(error).into());
         }
-        let is_continued =
-            !created && fs::read(root.path(UNFINISHED)).is_ok_and(|text| text == unfinished(found));
+        let is_continued = !created && is_unfinished(&root.path(""), found);
         let before = failures.count();
         let mut waiting = vec![(directory.clone(), PathBuf::new(), found.path.to_owned())];
         while let Some((directory, below, path)) = waiting.pop() {
@@ -338,9 +350,7 @@ impl TreeCopy<'_> {
                 let (inner, below) = (join(&path, &name), below.join(&*name));
                 let target = target.join(&below);
                 left.remove(&*name);
-                // The file system of DEST may take two names for one.
-                if known.insert(name.clone().into_owned()) && fs::symlink_metadata(place.path(&name)).is_ok()
-                {
+                if is_taken(&place, &mut known, &name) {
                     self.note(failures, failed(target.as_os_str(), OTHER_NAME));
                     continue;
                 }
@@ -564,13 +574,10 @@ impl Place {
     }
 }
 
-/// Whether there is something at `target`, whose directory has no such name: the file system takes two names for one.
-fn is_under_another_name(target: &Path) -> bool {
-    let Some((directory, name)) = target.parent().zip(target.file_name()) else {
-        return false;
-    };
-    let place = || Place::open(or_here(directory), true)?.names();
-    fs::symlink_metadata(target).is_ok() && place().is_ok_and(|names| !names.contains(name))
+/// Whether there is something in `place` at a name that is not `known`, as all of its names are: its file
+/// system takes two names for one. `name` is known from then on.
+fn is_taken(place: &Place, known: &mut BTreeSet<OsString>, name: &OsStr) -> bool {
+    known.insert(name.to_owned()) && fs::symlink_metadata(place.path(name)).is_ok()
 }
 
 fn cannot_write(target: &Path, error: io::Error) -> Failure {
@@ -581,6 +588,11 @@ fn cannot_write(target: &Path, error: io::Error) -> Failure {
 fn unfinished(found: &Found<'_>) -> Vec<u8> {
     let (source, path) = (show_path(found.source), show_path(Path::new(found.path)));
     format!("This is not yet a whole copy of `{path}` in {source}.\n").into_bytes()
+}
+
+/// Whether `directory` is a copy of this which is not yet whole.
+fn is_unfinished(directory: &Path, found: &Found<'_>) -> bool {
+    fs::read(directory.join(UNFINISHED)).is_ok_and(|text| text == unfinished(found))
 }
 
 /// Creates a directory. Returns false if it exists.
