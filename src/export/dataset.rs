@@ -489,7 +489,7 @@ impl Group {
                 .strip_prefix(COLLECTED)
                 .is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit));
         let fields = member.schema.fields().into_iter().enumerate();
-        // Names without suffixes that several attributes would have: `x`, `x.data`.
+        // How many attributes would have a name without suffixes: `x`, `x.data`.
         let mut sharing: HashMap<&[u8], usize> = HashMap::new();
         for attribute in &member.schema.attributes {
             *sharing.entry(without_suffix(&attribute.name)).or_default() += 1;
@@ -499,16 +499,9 @@ impl Group {
             let name = match collected {
                 true => {
                     let own = without_suffix(&field.name);
-                    let is_dimension = member
-                        .schema
-                        .dimensions
-                        .iter()
-                        .any(|dimension| dimension.name == own);
-                    names::attribute(if is_dimension || sharing[own] == 1 {
-                        own
-                    } else {
-                        &field.name
-                    })
+                    let mut dimensions = member.schema.dimensions.iter();
+                    let is_told_apart = sharing[own] > 1 && dimensions.all(|known| known.name != own);
+                    names::attribute(if is_told_apart { &field.name } else { own })
                 }
                 false => names::encode(&found.name),
             };
