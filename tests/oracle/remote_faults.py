@@ -47,9 +47,9 @@ def scenario(function):
     return function
 
 
-def attack_scenario(function):
+def scenario_apart(function):
     """Marks a scenario whose store floods, so that it would delay the proxies of others, which run in the same process, or which others must not delay."""
-    function.floods = True
+    function.apart = True
     return scenario(function)
 
 
@@ -169,7 +169,7 @@ def directory_markers(place):
         place.right(point)
 
 
-@attack_scenario
+@scenario_apart
 def odd_keys(place):
     """Keys that TileDB does not write do not hide others."""
     for key in ("a//b", "./c", "x/../y", "sp ace", "per%20cent", "ünï/x", "plus+"):
@@ -692,7 +692,7 @@ def listing_fails(name, attack, *words, requests=None, most=LISTING_MIB):
             expect(requests is None or len(store.log) <= requests, f"{len(store.log)} requests")
 
     run.__name__ = name
-    attack_scenario(run)
+    scenario_apart(run)
 
 
 def endless_page(kind):
@@ -704,7 +704,7 @@ def endless_page(kind):
         yield "".join(entry(f"p/{number:06d}/{i:04d}") if page else entry(f"/p/{number:06d}{i:04d}") for i in range(1000)).encode()
 
 
-@attack_scenario
+@scenario_apart
 def a_page_without_end(_):
     """The page of a listing has a bound, in all stores."""
 
@@ -733,7 +733,7 @@ def pages_without_end(shape):
     return page
 
 
-@attack_scenario
+@scenario_apart
 def a_listing_without_end(_):
     """A listing has a bound, in all stores that have pages."""
 
@@ -749,7 +749,7 @@ for name, shape in {"short_keys": "p/{:015d}", "directories": "p/{:015d}/a/b/c/d
     listing_fails(f"{name}_without_end", pages_without_end(shape), "listing")
 
 
-@attack_scenario
+@scenario_apart
 def a_listing_without_end_in_a_mount(place):
     """Directories stay whole or fail, and the mount lives on, within memory."""
     with hostile_place(place) as (store, mount), mount("--refresh", "1") as point:
@@ -810,7 +810,7 @@ listing_fails("headers_without_end", lambda q, r: r.raw(b"HTTP/1.1 200 X\r\n", *
 listing_fails("a_loop_of_redirects", lambda q, r: r.whole(307, b"", Location=q.path + "?list-type=2&prefix=p/"), "redirects", requests=10)
 
 
-@attack_scenario
+@scenario_apart
 def the_text_of_an_error(_):
     """It has a bound, in all stores and for all statuses, and is not asked for again."""
     for status in (400, 403, 500, 503):
@@ -824,7 +824,7 @@ def the_text_of_an_error(_):
         in_all_stores(attack)
 
 
-@attack_scenario
+@scenario_apart
 def redirects_to_another_origin(_):
     """Refused in all stores: nobody else sees a request, nor is shown."""
     with Hostile(attack=lambda request, reply: reply.whole(200, s3_page([s3_object("p/of-a-thief/x")]))) as thief:
@@ -838,7 +838,7 @@ def redirects_to_another_origin(_):
         in_all_stores(attack)
 
 
-@attack_scenario
+@scenario_apart
 def a_redirected_read(place):
     """Refused as well; the same origin is followed."""
     with Hostile({}) as thief, hostile_place(place) as (store, mount), mount() as point:
@@ -859,7 +859,7 @@ def a_redirected_read(place):
         place.right(point)
 
 
-@attack_scenario
+@scenario_apart
 def credentials_of_a_hostile_service(_):
     """The reply has a bound, and a redirect is refused."""
     with Hostile() as store, Hostile() as thief, tempfile.NamedTemporaryFile("w") as token:
@@ -874,7 +874,7 @@ def credentials_of_a_hostile_service(_):
         expect(not thief.log, "the token went to another origin")
 
 
-@attack_scenario
+@scenario_apart
 def keys_that_do_harm(place):
     """Names, sizes and ETags that cannot be: an error or nothing on them, and neighbours are right."""
     with hostile_place(place) as (store, mount):
@@ -929,7 +929,7 @@ def read_fails(name, attack, *words, seconds=60, requests=None):
             place.right(point)
 
     run.__name__ = name
-    attack_scenario(run)
+    scenario_apart(run)
 
 
 def partial(request, store, shift=0, end=None, **more):
@@ -1030,9 +1030,9 @@ def main():
                 return one, f"{type(error).__name__}: {error}\n{text.getvalue()}", time.monotonic() - start
             return one, None, time.monotonic() - start
 
-        for workers, floods in ((8, False), (2, True)):
+        for workers, apart in ((8, False), (2, True)):
             with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-                for one, why, took in pool.map(run, (one for one in chosen if getattr(one, "floods", False) == floods)):
+                for one, why, took in pool.map(run, (one for one in chosen if getattr(one, "apart", False) == apart)):
                     print(f"{'FAIL' if why else 'ok  '} {one.__name__} ({took:.1f} s){': ' + why if why else ''}", flush=True)
                     failed += [one] if why else []
     print(f"{len(chosen) - len(failed)} passed, {len(failed)} failed")
