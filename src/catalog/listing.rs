@@ -148,8 +148,8 @@ pub fn list_or_empty(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
-/// [`list_or_empty`] of a directory in that of an array or a group: `NotFound` if this does not exist. Like TileDB, fails
-/// if something else is in its place: nobody knows what it was.
+/// [`list_or_empty`] of a directory in that of an array or a group: `NotFound` if this does not exist. Like
+/// TileDB, fails if something else is in its place: nobody knows what it was.
 fn list_inner(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     match engine.storage.list(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -167,7 +167,8 @@ fn list_inner(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
-/// [`list_inner`] of a directory with nothing in it but files and directories; fails if something else is there.
+/// [`list_inner`] of a directory with nothing in it but files and directories; fails if something else is
+/// there.
 pub fn list_own(engine: &Engine, path: &Path) -> Result<Vec<DirEntry>> {
     only_known(engine, path, list_inner(engine, path)?)
 }

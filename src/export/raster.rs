@@ -52,7 +52,8 @@ pub(super) fn cropped(
     Ok(Arc::new(view.part(ranges.collect())))
 }
 
-/// Whether a view, which is [`cropped`], has all pixels of its raster, or without one all cells of its domain.
+/// Whether a view, which is [`cropped`], has all pixels of its raster, or without one all cells of its
+/// domain.
 pub(super) fn is_whole(metadata: &Metadata, view: &View) -> Result<bool> {
     if let Some(placed) = Placed::of(metadata, view)? {
         return Ok(placed.is_whole);

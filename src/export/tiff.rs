@@ -215,8 +215,9 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, u6
 pub const OVERVIEWS: &str = ".ovr";
 
 /// The image called `name` in each of `smaller`, views of smaller resolutions, as far as they can be
-/// overviews of that of `view`: until one has no such image, one of other bands, a larger one, or one of a part only,
-/// which programs would take for the whole. The fields of each, with its view. Reads only metadata.
+/// overviews of that of `view`: until one has no such image, one of other bands, a larger one, or one of a
+/// part only, which programs would take for the whole. The fields of each, with its view. Reads only
+/// metadata.
 pub fn overviews(
     view: &Arc<View>,
     name: &OsStr,
@@ -238,8 +239,8 @@ pub fn overviews(
     Ok(found)
 }
 
-/// The image of this name, without its no-data value and place, and its fields; None if there is none, or not all of it
-/// was written.
+/// The image of this name, without its no-data value and place, and its fields; None if there is none, or not
+/// all of it was written.
 fn named(view: &Arc<View>, name: &OsStr) -> Result<Option<(Range<usize>, Image)>> {
     let Some(fields) = fields_of(view, name)? else {
         return Ok(None);

@@ -129,7 +129,8 @@ impl Edition {
         let (before, after) = (self.before, self.before + 1);
         let count = &self.changes.count;
         let ended = count.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
-        // Another may have said so. Nothing is left of the files that were opened, so that each need not end an edition.
+        // Another may have said so. The files that were opened are forgotten: if several were replaced, the
+        // next edition has all of them.
         if ended.is_ok() {
             lock(&self.changes.files).clear();
         }

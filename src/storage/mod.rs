@@ -233,8 +233,8 @@ impl dyn Storage + '_ {
         self.local().is_some_and(|local| local.is_there(path))
     }
 
-    /// `NotFound` if the directory above a local `path`, at which nothing was found, is not there either: it may be back
-    /// in a moment, with what was in it. Listings of a store have all of both.
+    /// `NotFound` if the directory above a local `path`, at which nothing was found, is not there either: it
+    /// may be back in a moment, with what was in it. Listings of a store have all of both.
     pub fn check_above(&self, path: &Path) -> Result<()> {
         match (self.local(), path.parent()) {
             (Some(_), Some(above)) => self.metadata(above).map(|_| ()),

@@ -10,7 +10,7 @@ pub struct System {
     pub is_projected: bool,
     /// Whether its longitudes and latitudes are those of another globe, turned or moved.
     pub is_derived: bool,
-    /// Its code in the registry of EPSG. None if it has a third axis: as codes of two, GeoTIFF tells heights apart.
+    /// Its code in the registry of EPSG. None if it has a third axis: GeoTIFF takes codes for those of two.
     pub code: Option<u16>,
     /// The unit of its coordinates, in metres or radians.
     pub unit: Option<f64>,
@@ -133,7 +133,7 @@ mod tests {
         ] {
             assert_eq!(System::root(&without), of(true, None, None), "{without}");
         }
-        let heights = r#"GEOGCRS["a",CS[ellipsoidal,3],AXIS["lat",north],AXIS["lon",east],AXIS["h",up],ID["EPSG",4979]]"#;
+        let heights = r#"GEOGCRS["a",AXIS["lat",north],AXIS["lon",east],AXIS["h",up],ID["EPSG",4979]]"#;
         assert_eq!(System::root(heights), of(false, None, None));
         let rotated =
             r#"GEOGCRS["a",BASEGEOGCRS["b"],DERIVINGCONVERSION["c",METHOD["d"]],CS[ellipsoidal,2]]"#;

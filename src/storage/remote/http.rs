@@ -144,7 +144,8 @@ fn is_tried_again(error: &HttpError) -> bool {
     !matches!(error.kind(), HttpErrorKind::Unknown | HttpErrorKind::Decode)
 }
 
-/// What a web server says of a directory that it does not have. `object_store` would take it for an empty one.
+/// What a web server says of a directory that it does not have. `object_store` would take it for an empty
+/// one.
 pub(super) const NO_SUCH_DIRECTORY: &str = "there is no such directory";
 
 /// Where `tiledbfs serve` has arrays as they are stored. The rest of its tree has none.

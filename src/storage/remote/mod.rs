@@ -285,8 +285,8 @@ impl Pages {
         }
     }
 
-    /// A page of the entries of the directory `path`; `NotFound` if a web server says that there is none. A source that
-    /// does not exist has no entries.
+    /// A page of the entries of the directory `path`; `NotFound` if a web server says that there is none. A
+    /// source that does not exist has no entries.
     async fn names(&self, path: &str, next: Option<String>) -> Result<Page> {
         if let Some(pages) = &self.pages {
             return self.page(&**pages, path, next, None, true).await;
