@@ -173,6 +173,9 @@ pub struct Body {
     rest: Option<Rest>,
     left: Option<u64>,
     sent: u64,
+    /// Why the next piece could not be made. The answer is cut when the next one is asked for: hyper writes
+    /// the head and the pieces before it to the client only after it was told to wait.
+    failed: Option<Error>,
     long: Option<Permit>,
     ended: Option<Ended>,
 }
@@ -205,6 +208,7 @@ impl Body {
             rest,
             left,
             sent: 0,
+            failed: None,
             long: None,
             ended: Some(Box::new(ended)),
         }
@@ -275,6 +279,9 @@ impl hyper::body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let body = &mut *self;
         body.busy.set_making(true);
+        if let Some(error) = body.failed.take() {
+            return body.cut(&error);
+        }
         loop {
             if let Some(first) = body.first.take() {
                 return body.send(first);
@@ -297,7 +304,11 @@ impl hyper::body::Body for Body {
                         return body.send(piece);
                     }
                 }
-                Ok(Err(error)) => return body.cut(&error),
+                Ok(Err(error)) => {
+                    body.failed = Some(error);
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Err(_) => return body.cut(&Error::internal("a thread that makes answers has ended")),
             }
         }
@@ -321,5 +332,46 @@ impl Drop for Body {
         if let Some(ended) = self.ended.take() {
             ended(self.sent, None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::socket::Connection;
+    use hyper::body::Body as _;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Wake, Waker};
+
+    /// Counts how often it is woken.
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    #[test]
+    fn an_answer_is_cut_after_its_head_could_be_sent() {
+        let pieces = [Ok(Bytes::from_static(b"first")), Err(Error::internal("damaged"))];
+        let content = Content::of(Box::new(pieces.into_iter())).unwrap();
+        let busy = Connection::new().begin();
+        let pool = Pool::new(1).unwrap();
+        let mut body = Body::new(content, pool.clone(), Arc::default(), busy, |_, _| {});
+        let woken: Arc<Woken> = Arc::default();
+        let waker = Waker::from(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut next = || Pin::new(&mut body).poll_frame(&mut context);
+        assert!(matches!(next(), Poll::Ready(Some(Ok(_)))));
+        // The one thread has made the next piece before it does this.
+        pool.run(&Arc::default(), || Ok(()))
+            .blocking_recv()
+            .unwrap()
+            .unwrap();
+        assert!(next().is_pending());
+        assert_eq!(woken.0.load(Ordering::Acquire), 1);
+        assert!(matches!(next(), Poll::Ready(Some(Err(_)))));
     }
 }

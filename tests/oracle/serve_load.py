@@ -117,6 +117,8 @@ def damaged_late(checks, url, data):
         status, _, body = ask(url, COLUMN, Range="bytes=1000-1999,500000-500999")
         checks.equal("ranges before it", (status, body.count(whole[1000:2000])), (206, 1))
         step = 32 << 10
+        # Of the last piece before the error a part may have arrived.
+        good -= good % step
         bad = [at for at in range(good, good + 4 * step, step) if ask(url, COLUMN, Range=f"bytes={at}-{at + step - 1}")[0] == 500]
         checks.equal("a range in it is an error", bool(bad), True)
         checks.equal("so are several, one of which is in it", ask(url, COLUMN, Range=f"bytes=0-9,{bad[0]}-{bad[0] + 9}")[0], 500)
