@@ -289,9 +289,11 @@ def by_h5py(path, expected):
                 same(f"offset of {name} from {part}", offset % 8, 0)
             hidden = {"CLASS", "NAME", "_Netcdf4Dimid", "DIMENSION_LIST", "_Netcdf4Coordinates"}
             same_attributes(name, dict(data.attrs), want.attrs, hidden)
+            same(f"counted attributes of {name}", len(data.attrs), len(list(data.attrs)))
             if want.dims != [name]:
                 same(f"scales of {name}", [dim[0].name[1:] for dim in data.dims], want.dims)
         same_attributes("the file", dict(file.attrs), expected.attrs, {"_NCProperties"})
+        same("counted attributes of the file", len(file.attrs), len(list(file.attrs)))
         offsets = [next(parts_of(file[name], want))[0] for name, want in expected.variables.items()]
         same("offset of the first data", min(offsets) % 64, 0)
     with open(path, "rb") as file:

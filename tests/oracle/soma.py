@@ -152,6 +152,8 @@ def wrong_object(got, node, whole):
     told = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in got.attrs.items()}
     if told != node.attributes:
         return f"attributes: got {part(told, node.attributes)}, expected {part(node.attributes, told)}"
+    if len(got.attrs) != len(told):
+        return f"{len(got.attrs)} attributes are counted, of {len(told)}"
     if node.values is None or isinstance(got, h5py.Group):
         return None if node.values is None and isinstance(got, h5py.Group) else f"it is {got}"
     if got.chunks is not None or got.shape != node.values.shape:

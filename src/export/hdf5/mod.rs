@@ -72,6 +72,17 @@ impl Messages {
         }
         self.message(2, &info);
         self.message(10, &[0, 0]);
+        self.attribute_info();
+    }
+
+    /// Adds the message without which libhdf5 counts no attributes, and h5repack copies none. They are
+    /// messages of their own, not in a heap, and have no order.
+    fn attribute_info(&mut self) {
+        let mut info = vec![0, 0];
+        for address in [UNDEFINED_ADDRESS, UNDEFINED_ADDRESS] {
+            info.extend_from_slice(&address.to_le_bytes());
+        }
+        self.message(21, &info);
     }
 
     /// Adds a link to the object at `address`; `order` counts the links of the group.
@@ -93,6 +104,7 @@ impl Messages {
         // Late allocation, fill values are written if set, no fill value is set.
         self.message(5, &[3, 0x0A]);
         self.message(8, layout);
+        self.attribute_info();
     }
 
     /// Adds an attribute of this type, a scalar if `count` is None.
