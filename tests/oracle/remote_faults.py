@@ -545,6 +545,28 @@ def a_listed_directory_that_is_said_to_be_missing(place):
             expect(error_of(lambda: os.listdir(point / "array")) in (errno.ENOENT, errno.ESTALE), "a directory that was removed")
 
 
+class Elsewhere(Proxy):
+    """A proxy that asks for listings at another path than its client did."""
+
+    async def _ask(self, request, raw, body):
+        if request.kind == "list":
+            request.path = request.path.replace("/array/__", "/other/__")
+        return await super()._ask(request, raw, body)
+
+
+@scenario
+def a_listing_of_another_directory(place):
+    """A proxy changes paths of requests, and not those in the answers: what is listed is not in the directory, which is not empty then."""
+    folder = f"{place.folder}/elsewhere"
+    write_array(folder)
+    shutil.copytree(f"{folder}/array", f"{folder}/other")
+    needing = ["array/data/columns/a/data.bin", "array/data/array.zarr/a/c/0"]
+    with Rclone(folder) as store, Elsewhere(store.host) as proxy, mounted(proxy.url, env=clean_environment()) as point:
+        got = read_all(point, needing)
+        expect(set(got.values()) == {errno.EIO}, f"{got}")
+        expect(any("not in this directory" in error["cause"] for error in errors(point)), "the log does not say why")
+
+
 @scenario
 def a_vacuum_of_metadata(place):
     """Metadata are consolidated and vacuumed while listings are cached: nothing that needs them is said not to exist."""

@@ -294,7 +294,24 @@ impl Pages {
         let _permit = self.permits.acquire().await;
         let key = Key::parse(self.key(path)).map_err(|e| convert(e.into()))?;
         match self.objects.list_with_delimiter(Some(&key)).await {
-            Ok(listed) => Ok(self.shown(listed, None)),
+            Ok(listed) => {
+                let objects = listed.objects.iter().map(|object| &object.location);
+                // Below a path without its first part, say: a proxy changes paths of requests, and not those
+                // in answers.
+                match objects
+                    .chain(&listed.common_prefixes)
+                    .find(|entry| !entry.prefix_matches(&key))
+                {
+                    None => Ok(self.shown(listed, None)),
+                    Some(entry) => Err(Error::new(
+                        ErrorKind::Io(libc::EIO),
+                        format!(
+                            "the web server lists {entry:?}, which is not in this directory",
+                            entry = entry.as_ref()
+                        ),
+                    )),
+                }
+            }
             Err(e) if chain(&e).contains(NO_SUCH_DIRECTORY) => match path {
                 "" => Ok(Page::default()),
                 _ => Err(Error::not_found(NO_SUCH_DIRECTORY)),

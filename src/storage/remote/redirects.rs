@@ -38,6 +38,13 @@ pub(super) fn follow(first: &Url, request: &mut HttpRequest, location: &[u8]) ->
         ));
     }
     let method = request.method().as_str();
+    // The entries of a directory are known by their paths below it.
+    let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
+    if method == "PROPFIND" && path(&to) != path(first) {
+        return Err(
+            "the store redirects the listing of a directory to another one, which is not followed".to_owned(),
+        );
+    }
     if !matches!(method, "GET" | "HEAD" | "PROPFIND") || !to.username().is_empty() || to.password().is_some()
     {
         return Err(format!(
@@ -130,6 +137,8 @@ mod tests {
             let (uri, headers) = followed("PROPFIND", "http://h:81/c", location).unwrap();
             assert_eq!((&*uri, headers.len()), ("http://h:81/c/", 4), "{location}");
         }
+        assert!(followed("GET", "http://h/c", "/d").is_ok());
+        assert!(followed("PROPFIND", "http://h/c", "/d/").is_err());
         assert!(followed("POST", "http://h/c", "/d").is_err());
         assert!(followed("GET", "http://h/c", "http://u:p@h/d").is_err());
     }
