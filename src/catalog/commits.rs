@@ -1,5 +1,6 @@
 //! The files that commit, ignore, vacuum and delete fragments of an array.
 
+use crate::calendar::now;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::commits::{
@@ -251,14 +252,21 @@ pub(super) fn vacuums_of(vacuums: &[Vacuum], name: &str) -> Vec<usize> {
     own.map(|(i, _)| i).collect()
 }
 
-/// The [`MissingFragment::expected_until`] of the fragment that the file `name` commits.
+/// The [`MissingFragment::expected_until`] of the fragment that the file `name` commits. A commit of later
+/// than a moment from now tells nothing: the clock of the store differs from this one.
 pub(super) fn expected_until(engine: &Engine, array: &Path, name: &str) -> u64 {
     if !engine.storage.is_remote() {
         return 0;
     }
     let written = |directory: &str| engine.storage.metadata(&array.join(directory).join(name));
     let written = written("__commits").or_else(|_| written(""));
-    written.map_or(0, |written| written.mtime.saturating_add(MAX_LISTING_DELAY))
+    let stamp = written.map_or(0, |written| written.mtime);
+    let latest = now().saturating_add(MAX_LISTING_DELAY);
+    if stamp > latest {
+        0
+    } else {
+        stamp.saturating_add(MAX_LISTING_DELAY)
+    }
 }
 
 /// What the commit files say of fragments.
@@ -347,12 +355,13 @@ impl<'a> Committed<'a> {
         Ok(Some(NotVisible::Uncommitted { marker, damaged }))
     }
 
-    /// Committed fragments that are missing in `listed`, by name. `until` takes the name of a commit file. As in
-    /// libtiledb, a fragment that an `.ok` file commits may be missing: readers do without it.
+    /// Committed fragments that are missing in `listed`, by name. `until` takes the name of a commit file,
+    /// and that of the fragment. As in libtiledb, a fragment that an `.ok` file commits may be missing:
+    /// readers do without it.
     pub(super) fn without_fragment(
         &self,
         listed: impl Fn(&str) -> bool,
-        until: impl Fn(&str) -> u64,
+        until: impl Fn(&str, &TimestampedName) -> u64,
         vacuums: &[Vacuum],
     ) -> Vec<MissingFragment> {
         let missing = self.names.iter().filter_map(|marker| {
@@ -362,8 +371,8 @@ impl<'a> Committed<'a> {
             let parsed = TimestampedName::parse(stem.as_bytes()).ok().filter(|_| commits)?;
             Some(MissingFragment {
                 stem: stem.to_owned(),
+                expected_until: until(marker, &parsed),
                 parsed,
-                expected_until: until(marker),
                 vacuums: vacuums_of(vacuums, stem),
             })
         });

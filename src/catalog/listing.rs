@@ -276,8 +276,29 @@ impl ArrayListing {
         let by_name = by_name(&fragments);
         let name = |i: &usize| fragments.get(*i).map(|fragment| fragment.name.as_str());
         let listed = |wanted: &str| by_name.binary_search_by(|i| name(i).cmp(&Some(wanted))).is_ok();
-        let missing =
-            committed.without_fragment(listed, |name| expected_until(engine, array, name), &vacuums);
+        // A consolidation whose fragments have lost their commits has ended: `__fragments` was listed long
+        // before `__commits`, by a server between, say. If its result need not be there, all its cells are
+        // missing.
+        let lost = fragments.iter().filter_map(|entry| match entry.uncommitted {
+            Some(NotVisible::Uncommitted { .. }) => Some(entry.fragment.name.timestamps),
+            _ => None,
+        });
+        let mut lost: Vec<(u64, u64)> = lost.collect();
+        // They are sorted by their starts. Each gets the least end of it and those behind it.
+        let mut least = u64::MAX;
+        for (_, end) in lost.iter_mut().rev() {
+            least = least.min(*end);
+            *end = least;
+        }
+        let until = |marker: &str, name: &TimestampedName| {
+            let (start, end) = name.timestamps;
+            let first = lost.partition_point(|lost| lost.0 < start);
+            match lost.get(first).is_some_and(|lost| lost.1 <= end) {
+                true => 0,
+                false => expected_until(engine, array, marker),
+            }
+        };
+        let missing = committed.without_fragment(listed, until, &vacuums);
         let mut deletes: Vec<DeleteFile> = commits.iter().filter_map(DeleteFile::of).collect();
         deletes.extend(committed.deletes);
         deletes.sort_by(|a, b| (a.stamp(), &a.name).cmp(&(b.stamp(), &b.name)));
@@ -636,6 +657,72 @@ mod tests {
                 assert_eq!(has, [true; 4], "{listed}, {returns}");
                 assert!(listing.missing.is_empty() && listing.damage.is_none());
             }
+        }
+    }
+
+    /// A source that counts as a store.
+    struct Distant(LocalStorage);
+
+    impl Storage for Distant {
+        fn inner(&self) -> Option<&dyn Storage> {
+            Some(&self.0)
+        }
+
+        fn is_remote(&self) -> bool {
+            true
+        }
+
+        fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
+            self.0.list(path)
+        }
+
+        fn metadata(&self, path: &Path) -> Result<Metadata> {
+            self.0.metadata(path)
+        }
+
+        fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
+            self.0.open(path)
+        }
+
+        fn display(&self, path: &Path) -> String {
+            self.0.display(path)
+        }
+    }
+
+    #[test]
+    fn a_fragment_that_is_listed_late_is_waited_for_unless_it_replaced_others_that_lost_their_commits() {
+        let folder = tempfile::tempdir().unwrap();
+        let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample/weather");
+        copy(&sample, folder.path());
+        let commits = folder.path().join("__commits");
+        let marker = fs::read_dir(&commits).unwrap().map(|entry| entry.unwrap());
+        let marker = marker
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|e| e == "wrt"));
+        let marker = marker.unwrap();
+        let own = TimestampedName::parse(marker.file_stem().unwrap().as_bytes()).unwrap();
+        let (start, end) = own.timestamps;
+        let missing = commits.join(format!("__{start}_{}_{:032x}_22.wrt", end + 1, 7));
+        fs::write(&missing, "").unwrap();
+        let storage = || Distant(LocalStorage::new(folder.path(), false, Arc::default()).unwrap());
+        let is_waited_for = || {
+            let engine = Engine::new(Arc::new(storage()), 1 << 20, Vec::new(), Arc::default());
+            let listing = Array::new(Arc::new(engine), PathBuf::new()).listing().unwrap();
+            let [missing] = listing.missing.as_slice() else {
+                panic!()
+            };
+            missing.expected_until > now()
+        };
+        assert!(is_waited_for());
+        fs::rename(&marker, folder.path().join("marker")).unwrap();
+        assert!(!is_waited_for());
+        fs::rename(folder.path().join("marker"), &marker).unwrap();
+        let stamp = std::time::SystemTime::now();
+        for (ahead, waits) in [(3600, false), (0, true), (5, true)] {
+            let file = fs::File::open(&missing).unwrap();
+            file.set_modified(stamp + std::time::Duration::from_secs(ahead))
+                .unwrap();
+            assert_eq!(is_waited_for(), waits, "{ahead}");
         }
     }
 }
