@@ -91,10 +91,10 @@ impl<T> Revalidated<T> {
             value: value.clone(),
             stamp,
             until,
-            settled: engine
-                .storage
-                .local()
-                .is_none_or(|local| newest.saturating_add(local.racy_window().as_millis() as u64) < read_at),
+            settled: engine.storage.local().is_none_or(|local| {
+                let window = local.racy_window(&self.directories).as_millis() as u64;
+                newest.saturating_add(window) < read_at
+            }),
             checked,
         };
         // Drops the value before after the lock is released.

@@ -66,8 +66,7 @@ impl LocalStorage {
             let missing = format!("local arrays need /proc/self/fd: {error}");
             return Err(Error::unsupported(missing).in_file(root.display()));
         }
-        // Of the file systems, those of FUSE need not answer.
-        let kind = statfs(&root).map_or(FUSE_SUPER_MAGIC, |found| found.filesystem_type());
+        let kind = kind(&root);
         let held = match kind {
             OVERLAYFS_SUPER_MAGIC => Some(open(&root, OFlag::O_PATH | OFlag::O_CLOEXEC).map_err(place)?),
             _ => None,
@@ -324,8 +323,17 @@ impl LocalFiles for LocalStorage {
         })
     }
 
-    fn racy_window(&self) -> Duration {
-        self.racy_window
+    fn racy_window(&self, directories: &[PathBuf]) -> Duration {
+        // Another file system may be mounted below the root.
+        let is_of_fuse = |path: &PathBuf| {
+            let full = join(&self.root, path);
+            let is_other = fs::metadata(&full).is_ok_and(|metadata| metadata.dev() != self.device);
+            is_other && kind(&full) == FUSE_SUPER_MAGIC
+        };
+        match directories.iter().any(is_of_fuse) {
+            true => FUSE_RACY_WINDOW,
+            false => self.racy_window,
+        }
     }
 
     fn is_link(&self, path: &Path) -> bool {
@@ -335,6 +343,11 @@ impl LocalFiles for LocalStorage {
     fn is_there(&self, path: &Path) -> bool {
         fs::symlink_metadata(join(&self.root, path)).is_ok()
     }
+}
+
+/// The file system that `path` is on. Of all, those of FUSE need not answer.
+fn kind(path: &Path) -> FsType {
+    statfs(path).map_or(FUSE_SUPER_MAGIC, |found| found.filesystem_type())
 }
 
 /// A time in milliseconds since the Unix epoch; 0 if it is before.

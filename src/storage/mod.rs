@@ -206,9 +206,9 @@ pub trait LocalFiles: Send + Sync {
     /// What is used of the file system that the root is on. Fails as [`LocalFiles::check_root`] does.
     fn used_space(&self) -> Result<Space>;
 
-    /// For this long after a change of a directory its times may hide another change, or its listing be older than
-    /// they are.
-    fn racy_window(&self) -> Duration;
+    /// For this long after a change of one of `directories` its times may hide another change, or its listing
+    /// be older than they are.
+    fn racy_window(&self, directories: &[PathBuf]) -> Duration;
 }
 
 /// The size of a file system, as in statvfs(3).
