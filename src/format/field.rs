@@ -16,7 +16,7 @@ pub enum Role {
 }
 
 /// A dimension or an attribute.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Field {
     /// Its name as stored; empty for an anonymous attribute or dimension.

@@ -18,7 +18,8 @@ use crate::format::scalar::with_number;
 use crate::format::schema::Schema;
 use crate::fragment::cell_slice::CellSlice;
 use crate::fragment::field::{Role, StoredField};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A stored condition, checked and resolved for an array with one schema.
@@ -76,9 +77,27 @@ enum Test {
     /// Whether the bytes of the cell are those of a member.
     Member {
         size: Option<usize>,
-        members: HashSet<Vec<u8>>,
+        members: Members,
         holds: bool,
     },
+}
+
+/// The members of a set: ranges of `bytes`, in the order of what is in them.
+#[derive(Debug)]
+struct Members {
+    bytes: Box<[u8]>,
+    ranges: Vec<Range<u32>>,
+}
+
+impl Members {
+    fn of(&self, range: &Range<u32>) -> &[u8] {
+        &self.bytes[range.start as usize..range.end as usize]
+    }
+
+    fn contains(&self, cell: &[u8]) -> bool {
+        let found = self.ranges.binary_search_by(|range| self.of(range).cmp(cell));
+        found.is_ok()
+    }
 }
 
 /// The relation required between a cell and the constant.
@@ -152,6 +171,11 @@ impl ViewCondition {
             fields: fields.list,
             depth,
         })
+    }
+
+    /// The fields that it compares.
+    pub fn fields(&self) -> &[Field] {
+        &self.fields
     }
 
     /// Binds the condition to a fragment with these fields. `until` restricts it to cells written until then
@@ -503,22 +527,25 @@ fn test(of: Form, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
                 return Err(Error::corrupt("the set of an IN or NOT IN has no members"));
             }
             let ends = offsets.iter().skip(1).copied().chain([value.len() as u64]);
-            let mut members = HashSet::new();
+            let mut members = Members {
+                bytes: value.into(),
+                ranges: Vec::with_capacity(offsets.len()),
+            };
             for (&start, end) in offsets.iter().zip(ends) {
-                let member = usize::try_from(start)
-                    .ok()
-                    .zip(usize::try_from(end).ok())
-                    .and_then(|(start, end)| value.get(start..end))
-                    .ok_or_else(|| {
-                        Error::corrupt(
-                            "the offsets of the set's members are not ascending, or exceed its bytes",
-                        )
-                    })?;
-                if size.is_some_and(|size| size != member.len()) {
-                    return Err(wrong_size(member.len()));
+                let range = u32::try_from(start).ok().zip(u32::try_from(end).ok());
+                let range = range.filter(|(start, end)| start <= end && *end as usize <= value.len());
+                let (start, end) = range.ok_or_else(|| {
+                    Error::corrupt("the offsets of the set's members are not ascending, or exceed its bytes")
+                })?;
+                let length = (end - start) as usize;
+                if size.is_some_and(|size| size != length) {
+                    return Err(wrong_size(length));
                 }
-                members.insert(member.to_vec());
+                members.ranges.push(start..end);
             }
+            let mut ranges = std::mem::take(&mut members.ranges);
+            ranges.sort_unstable_by(|one, other| members.of(one).cmp(members.of(other)));
+            members.ranges = ranges;
             return Ok(Test::Member {
                 size,
                 members,

@@ -14,9 +14,9 @@ use crate::format::condition::{Condition, UpdateValue};
 use crate::format::schema::Schema;
 use crate::fragment::field::Role;
 use crate::fragment::info::FragmentInfo;
-use crate::runtime::lock;
+use crate::runtime::{InUse, lock, shared};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 /// The content of a delete or update file: the condition of the cells that are kept; for an update, the
 /// values assigned to the others.
@@ -30,17 +30,28 @@ pub fn parse(name: &[u8], body: &[u8]) -> Result<StoredCondition> {
     }
 }
 
-/// Decodes the condition of a file. `LimitExceeded` if that takes more memory than the cache allows.
-fn read_condition(file: &DeleteFile, engine: &Engine, key: Option<&EncryptionKey>) -> Result<Condition> {
+/// The conditions that views use, by their bytes and the fields that they compare: all views of an array have
+/// the same ones, which may be long.
+static CONDITIONS: LazyLock<InUse<u64, ViewCondition>> = LazyLock::new(InUse::default);
+
+/// Decodes the condition of a file for an array with the schema `view`. `LimitExceeded` if that takes more
+/// memory than the cache allows.
+fn read_condition(
+    file: &DeleteFile,
+    engine: &Engine,
+    key: Option<&EncryptionKey>,
+    view: &Schema,
+) -> Result<Arc<ViewCondition>> {
     let blob = engine
         .storage
         .open(&file.path)
         .map_err(Error::missing_if_not_found)?;
     let (_, body) = engine.generic_tile(&*blob, file.offset, key)?;
-    let parsed = parse(file.name.as_bytes(), &body);
-    let (condition, _) =
-        parsed.map_err(|e| e.in_part("condition").at(file.offset).in_file(blob.display()))?;
-    Ok(condition)
+    let condition =
+        parse(file.name.as_bytes(), &body).and_then(|(condition, _)| ViewCondition::new(&condition, view));
+    let condition = condition.map_err(|e| place(e, file, &blob.display()))?;
+    let number = engine.number(&(&body, condition.fields()));
+    Ok(shared(&CONDITIONS, number, || condition))
 }
 
 /// A delete, resolved for an array with one schema. An update counts as a delete, as in libtiledb: the cells
@@ -54,6 +65,12 @@ pub struct Delete {
     bound: Mutex<Vec<Arc<BoundCondition>>>,
     /// The path in messages.
     shown: String,
+}
+
+/// Whether any delete applies to a reader of `times`.
+pub fn any_in_force(listing: &ArrayListing, times: TimeRange) -> bool {
+    let mut files = listing.deletes.iter();
+    files.any(|file| times.covers(file.parsed.timestamps))
 }
 
 /// The deletes that apply to a reader of `times` in a sparse array with the schema `view`, oldest first.
@@ -70,11 +87,9 @@ pub fn in_force(
         .filter(|file| times.covers(file.parsed.timestamps))
         .map(|file| {
             let shown = engine.storage.display(&file.path);
-            let condition = read_condition(file, engine, key)?;
-            let condition = ViewCondition::new(&condition, view);
             Ok(Delete {
                 file: file.clone(),
-                condition: Arc::new(condition.map_err(|e| place(e, file, &shown))?),
+                condition: read_condition(file, engine, key, view)?,
                 bound: Mutex::default(),
                 shown,
             })

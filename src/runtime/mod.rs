@@ -21,13 +21,43 @@ pub mod tuning;
 pub mod work;
 
 use crate::error::Result;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Locks `mutex`, even if a thread panicked while it held it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Values by key, dropped when they are not in use any more.
+pub(crate) type InUse<K, T> = Mutex<HashMap<K, Weak<T>>>;
+
+/// The value in `all` for `key`, if it is still in use, else the result of `make`.
+pub(crate) fn shared<K: Eq + Hash, T>(all: &InUse<K, T>, key: K, make: impl FnOnce() -> T) -> Arc<T> {
+    shared_if(all, key, |_| true, make)
+}
+
+/// [`shared`], if the value is good.
+pub(crate) fn shared_if<K: Eq + Hash, T>(
+    all: &InUse<K, T>,
+    key: K,
+    is_good: impl Fn(&T) -> bool,
+    make: impl FnOnce() -> T,
+) -> Arc<T> {
+    let mut all = lock(all);
+    // Dropped behind the lock, because that may free much.
+    let known = all.get(&key).and_then(Weak::upgrade);
+    if let Some(known) = known.as_ref().filter(|known| is_good(known)) {
+        return known.clone();
+    }
+    if all.len().is_power_of_two() {
+        all.retain(|_, known| known.strong_count() > 0);
+    }
+    let made = Arc::new(make());
+    all.insert(key, Arc::downgrade(&made));
+    made
 }
 
 /// How many have a right that only some may have at once, in the whole process.

@@ -10,13 +10,11 @@ use crate::export;
 use crate::export::anndata::AnnData;
 use crate::export::dataset::Dataset;
 use crate::query::View;
-use crate::runtime::lock;
+use crate::runtime::{InUse, lock, shared_if};
 use lru::LruCache;
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 /// Shared by all nodes of a tree.
 pub struct Context {
@@ -91,34 +89,5 @@ impl Context {
     }
 }
 
-/// Values by key, dropped when they are not in use any more.
-pub type InUse<K, T> = Mutex<HashMap<K, Weak<T>>>;
-
 /// The views in use, by array and state, so that each is opened and measured only once.
 pub type Views = InUse<(PathBuf, u64), View>;
-
-/// The value in `all` for `key`, if it is still in use, else the result of `make`.
-pub fn shared<K: Eq + Hash, T>(all: &InUse<K, T>, key: K, make: impl FnOnce() -> T) -> Arc<T> {
-    shared_if(all, key, |_| true, make)
-}
-
-/// [`shared`], if the value is good.
-fn shared_if<K: Eq + Hash, T>(
-    all: &InUse<K, T>,
-    key: K,
-    is_good: impl Fn(&T) -> bool,
-    make: impl FnOnce() -> T,
-) -> Arc<T> {
-    let mut all = lock(all);
-    // Dropped behind the lock, because that may free much.
-    let known = all.get(&key).and_then(Weak::upgrade);
-    if let Some(known) = known.as_ref().filter(|known| is_good(known)) {
-        return known.clone();
-    }
-    if all.len().is_power_of_two() {
-        all.retain(|_, known| known.strong_count() > 0);
-    }
-    let made = Arc::new(make());
-    all.insert(key, Arc::downgrade(&made));
-    made
-}

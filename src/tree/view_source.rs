@@ -1,7 +1,7 @@
 //! An array at a time, or a part of it, as the nodes of its view share it.
 
 use super::array_at::ArrayAt;
-use super::context::{Context, shared};
+use super::context::Context;
 use super::ranges;
 use crate::describe::fragments::FragmentSummary;
 use crate::error::{Error, ErrorKind, Result};
@@ -13,7 +13,7 @@ use crate::fragment::prefetch::TailPrefetch;
 use crate::query::labels::labelled;
 use crate::query::selection::Selection;
 use crate::query::{DimRange, View};
-use crate::runtime::{lock, parallel};
+use crate::runtime::{lock, parallel, shared};
 use std::ffi::OsStr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};

@@ -177,6 +177,8 @@ impl<K: SortKey + 'static> Component<K> {
         let start = vec![0; end.len()];
         let mut merge = Merge::new(rules, &members, &start, &end, [None; 2]);
         match next_block(&mut merge, most, |candidates| job.advance(candidates)) {
+            // Less cells may follow behind the windows.
+            Ok(_) if self.inputs.iter().any(|input| input.has_read_signed_strings()) => Ok(None),
             Ok(block) => Ok(Some(FirstCells {
                 members: members.iter().map(Member::ranked).collect(),
                 block: Arc::new(block),

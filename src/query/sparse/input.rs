@@ -18,6 +18,7 @@ use crate::query::TileRun;
 use crate::query::order::{GlobalOrder, SortKey};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A fragment that takes part in a sparse view.
 ///
@@ -45,6 +46,8 @@ pub(super) struct Input {
     /// coordinates.
     floats: Vec<usize>,
     signed_strings: bool,
+    /// Whether a window had strings with bytes of 0x80 or more.
+    has_read_signed_strings: AtomicBool,
     /// Whether a lossy filter, or Hilbert order by an old library, may have made another order.
     other_order: bool,
 }
@@ -199,6 +202,7 @@ impl Input {
             deletes,
             ranges,
             signed_strings: has_signed_strings(&info),
+            has_read_signed_strings: AtomicBool::new(false),
             other_order: has_other_order(&info),
             info,
         })
@@ -288,6 +292,10 @@ impl Input {
             scratch.push(Values::read(dimension, cells.clone())?);
         }
         let columns: Vec<CellSlice> = scratch.iter().map(Values::slice).collect();
+        let mut strings = self.info.schema.dimensions.iter().zip(&columns);
+        if strings.any(|(dimension, column)| dimension.cell_val_num.is_var() && !column.values.is_ascii()) {
+            self.has_read_signed_strings.store(true, Ordering::Relaxed);
+        }
         K::append(order, &columns, &mut window.keys);
         let count = (cells.end - cells.start) as usize;
         if window.keys.len() != count {
@@ -365,6 +373,12 @@ impl Input {
     /// TileDB writes them in the order of signed bytes, but readers use that of unsigned bytes.
     pub(super) fn has_signed_strings(&self) -> bool {
         self.signed_strings
+    }
+
+    /// Whether cells of the windows that were read may stand before others that are less for readers: they
+    /// have a byte of 0x80 or more, which writers may take for less than all others.
+    pub(super) fn has_read_signed_strings(&self) -> bool {
+        self.has_read_signed_strings.load(Ordering::Relaxed)
     }
 
     /// Whether its cells, read alone, stay in the order of their writer, which may differ from that of the

@@ -43,7 +43,7 @@ use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
 use crate::fragment::info::FragmentInfo;
 use crate::fragment::prefetch::{TailPrefetch, outlines};
-use crate::query::deletes::in_force as deletes_in_force;
+use crate::query::deletes::{any_in_force, in_force as deletes_in_force};
 use crate::query::order::{ByteKey, GlobalOrder, SortKey};
 use crate::runtime::parallel;
 use crate::runtime::single_flight::{Memo, SingleFlight};
@@ -199,12 +199,8 @@ impl Sparse {
     fn runs_of_outlines(&self, few: usize) -> Result<Option<Vec<TileRun>>> {
         let (array, times) = (&self.array, self.snapshot.times);
         let fragments = self.snapshot.fragment_list();
-        if self.subarray.is_some() || self.most.is_some() || fragments.len() <= few {
-            return Ok(None);
-        }
-        let key = array.key.as_ref();
-        let deletes = deletes_in_force(&array.engine, key, &self.snapshot.listing, times, &self.schema)?;
-        if !deletes.is_empty() {
+        let has_deletes = any_in_force(&self.snapshot.listing, times);
+        if self.subarray.is_some() || self.most.is_some() || fragments.len() <= few || has_deletes {
             return Ok(None);
         }
         let outlines = outlines(&array.engine, &fragments)?;

@@ -411,12 +411,15 @@ fn a_head_in_another_order_than_that_of_the_writer_is_sorted() {
         ),
         (&texts_of, vec![texts], true),
     ] {
-        let (array, _) = open(&stored(design, &fragments, timed));
-        array.engine.disorder.let_readers_find();
-        let view = View::new(array, None, None).unwrap();
-        let field = design.dimensions.len() - 1;
-        let head = all(&view.head(2).unwrap(), field).unwrap();
-        assert!(!head.is_empty() && all(&view, field).unwrap().starts_with(&head));
+        // Windows of few cells do not reach the one that readers have second.
+        for tuning in [&Tuning::SMALL, &Tuning::PRODUCTION] {
+            let (array, _) = open_tuned(&stored(design, &fragments, timed), tuning);
+            array.engine.disorder.let_readers_find();
+            let view = View::new(array, None, None).unwrap();
+            let field = design.dimensions.len() - 1;
+            let head = all(&view.head(2).unwrap(), field).unwrap();
+            assert!(!head.is_empty() && all(&view, field).unwrap().starts_with(&head));
+        }
     }
 }
 
