@@ -162,6 +162,14 @@ impl View {
         &self.of.array
     }
 
+    /// About how many bytes of memory it takes once it is read, outside of the cache.
+    pub(crate) fn memory(&self) -> u64 {
+        const VIEW_MEMORY: u64 = 16 << 10;
+        /// What a merge knows of a fragment and its fields.
+        const FRAGMENT_MEMORY: u64 = 3 << 10;
+        VIEW_MEMORY + FRAGMENT_MEMORY * self.snapshot().fragments().count() as u64
+    }
+
     /// The fragments, deletes and metadata in the time range.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.of.snapshot

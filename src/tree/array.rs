@@ -102,7 +102,7 @@ impl ArrayDirectory {
             array_at: self.array_at.clone(),
             part: None,
             context: self.position.context.clone(),
-            latest: Arc::default(),
+            last: Arc::default(),
         }
     }
 

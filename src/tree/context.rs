@@ -14,7 +14,7 @@ use crate::runtime::{InUse, lock, shared_if};
 use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Shared by all nodes of a tree.
 pub struct Context {
@@ -31,8 +31,10 @@ pub struct Context {
     pub datasets: JoinedCache<PathBuf, Dataset>,
     /// The AnnData of measurements, by the paths of the experiment and of the measurement.
     pub anndata: JoinedCache<(PathBuf, PathBuf), AnnData>,
-    /// Views in use.
-    pub views: Arc<Views>,
+    /// The views in use, by array and state, so that each is opened and measured only once.
+    pub views: InUse<(PathBuf, u64), View>,
+    /// Those that nodes keep in use.
+    kept: Mutex<KeptViews>,
     /// Whether directories of arrays list `at`.
     pub show_at: bool,
     /// Options of exports.
@@ -53,7 +55,11 @@ impl Context {
             pin,
             datasets: JoinedCache::default(),
             anndata: JoinedCache::default(),
-            views: Arc::default(),
+            views: Mutex::default(),
+            kept: Mutex::new(KeptViews {
+                by_node: LruCache::unbounded(),
+                bytes: 0,
+            }),
             show_at,
             exports,
         }
@@ -89,5 +95,41 @@ impl Context {
     }
 }
 
-/// The views in use, by array and state, so that each is opened and measured only once.
-pub type Views = InUse<(PathBuf, u64), View>;
+/// The last view of a node, which keeps it in use.
+pub type LastView = Arc<Mutex<Option<Arc<View>>>>;
+
+/// What is known of the views that nodes keep in use: the kernel may know any number of nodes.
+struct KeptViews {
+    /// By the address of a node's last view, with about how much memory it takes in bytes; that which was asked for
+    /// last in front.
+    by_node: LruCache<usize, (Weak<Mutex<Option<Arc<View>>>>, u64)>,
+    bytes: u64,
+}
+
+impl Context {
+    /// Keeps `view` in use as the last one of a node, and lets go of those that were asked for longest ago if all
+    /// take more than a quarter of the cache: they are made again when they are asked for.
+    pub fn keep_view(&self, last: &LastView, view: &Arc<View>) {
+        let before = lock(last).replace(view.clone());
+        let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, view));
+        let node = Arc::as_ptr(last).addr();
+        let mut kept = lock(&self.kept);
+        if is_same && kept.by_node.get(&node).is_some() {
+            return;
+        }
+        let bytes = view.memory();
+        let replaced = kept.by_node.push(node, (Arc::downgrade(last), bytes));
+        kept.bytes += bytes;
+        kept.bytes -= replaced.map_or(0, |(_, (_, bytes))| bytes);
+        let mut let_go = Vec::new();
+        while kept.bytes > self.engine.cache.capacity() / 4
+            && kept.by_node.len() > 1
+            && let Some((_, (last, bytes))) = kept.by_node.pop_lru()
+        {
+            kept.bytes -= bytes;
+            let_go.push(last.upgrade().and_then(|last| lock(&last).take()));
+        }
+        // What it was made of is freed behind the lock.
+        drop(kept);
+    }
+}

@@ -60,7 +60,7 @@ fn pyramid(source: &ViewSource) -> Result<Option<(Arc<OpenGroup>, Vec<ViewSource
                 array: context.array(&place.at),
                 when: source.array_at.when.clone(),
             },
-            latest: Arc::default(),
+            last: Arc::default(),
             ..source.clone()
         });
     }

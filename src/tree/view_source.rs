@@ -1,7 +1,7 @@
 //! An array at a time, or a part of it, as the nodes of its view share it.
 
 use super::array_at::ArrayAt;
-use super::context::Context;
+use super::context::{Context, LastView};
 use super::ranges;
 use crate::describe::fragments::FragmentSummary;
 use crate::error::{Error, ErrorKind, Result};
@@ -28,7 +28,7 @@ pub struct ViewSource {
     /// What all nodes share.
     pub context: Arc<Context>,
     /// The last view, kept in use by the nodes that show it.
-    pub latest: Arc<Mutex<Option<Arc<View>>>>,
+    pub last: LastView,
 }
 
 impl ViewSource {
@@ -51,10 +51,7 @@ impl ViewSource {
         let array = selection.array();
         let key = (array.path.clone(), array.engine.number(&selection.state()));
         let view = shared(&self.context.views, key, || View::of(selection));
-        let mut latest = lock(&self.latest);
-        let before = latest.replace(view.clone());
-        drop(latest);
-        drop(before);
+        self.context.keep_view(&self.last, &view);
         Ok(view)
     }
 
@@ -71,7 +68,7 @@ impl ViewSource {
     pub fn part(&self, name: &OsStr) -> Result<ViewSource> {
         let part = ViewSource {
             part: Some(Arc::new(Part::new(name))),
-            latest: Arc::default(),
+            last: Arc::default(),
             ..self.clone()
         };
         part.select()?;
@@ -254,5 +251,34 @@ mod tests {
         file.stat().unwrap();
         file.open().unwrap();
         assert_eq!(BUILT.get() - built, 1);
+    }
+
+    #[test]
+    fn views_that_nodes_keep_take_bounded_memory() {
+        for (cache_size, again) in [(1 << 20, 1), (1 << 30, 0)] {
+            let options = TreeOptions {
+                cache_size,
+                ..TreeOptions::default()
+            };
+            let tree = Tree::open("tests/data/sample/weather".as_ref(), &options).unwrap();
+            let built = BUILT.get();
+            let boxes =
+                (0..40).map(|day| format!("data/subarray/0..{day},0..0/columns/temperature/data.bin"));
+            let nodes: Vec<_> = boxes
+                .map(|path| tree.root.find(&path).unwrap().unwrap())
+                .collect();
+            let stat = |number: usize| match &nodes[number] {
+                Node::File(file) => file.stat().unwrap().len,
+                _ => panic!("not a file"),
+            };
+            for number in 0..40 {
+                assert_eq!(stat(number), 4 * (number as u64 + 1));
+            }
+            assert_eq!(BUILT.get() - built, 40);
+            stat(39);
+            assert_eq!(BUILT.get() - built, 40);
+            stat(0);
+            assert_eq!(BUILT.get() - built, 40 + again);
+        }
     }
 }
