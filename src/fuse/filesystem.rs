@@ -519,6 +519,7 @@ impl FileSystem {
             inode,
             open,
             paged,
+            drops_pages: paged && !flags.contains(FopenFlags::FOPEN_KEEP_CACHE),
             stores,
         }));
         Ok((FuseHandle(handle), flags))
@@ -536,8 +537,9 @@ impl FileSystem {
                 return (false, FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_NOFLUSH);
             }
             pages.state = Some(state);
+            pages.stale |= !same;
             pages.users = pages.users.saturating_add(1);
-            let keep = freshness != Freshness::Live && same;
+            let keep = freshness != Freshness::Live && same && !pages.stale;
             let mut flags = FopenFlags::FOPEN_NOFLUSH;
             flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);
             (true, flags)
@@ -552,6 +554,7 @@ impl FileSystem {
         size: u32,
         out: &mut Output,
     ) -> Result<(), Errno> {
+        handle.is_in_use();
         let range = offset..offset.saturating_add(size.into());
         let read = handle.open.read(range, out);
         read.map_err(|error| self.reporter.inside(&handle.inode.path(), &error))?;

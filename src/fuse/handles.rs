@@ -22,12 +22,26 @@ pub(super) struct FileHandle {
     pub(super) open: Arc<FileLayout>,
     /// Whether reads go through the page cache.
     pub(super) paged: bool,
-    /// Whether they do not, but what is read in order is put there for who opens the file next.
+    /// Whether the kernel drops all pages before it reads.
+    pub(super) drops_pages: bool,
+    /// Whether reads bypass it, but what is read in order is put there for who opens the file next.
     pub(super) stores: bool,
+}
+
+impl FileHandle {
+    /// Notes that the kernel has the reply to its open: it reads or closes it.
+    pub(super) fn is_in_use(&self) {
+        if self.drops_pages {
+            let state = (self.open.version(), self.open.len());
+            self.inode
+                .pages(|pages| pages.stale &= pages.state != Some(state));
+        }
+    }
 }
 
 impl Drop for FileHandle {
     fn drop(&mut self) {
+        self.is_in_use();
         if self.paged {
             self.inode
                 .pages(|pages| pages.users = pages.users.saturating_sub(1));

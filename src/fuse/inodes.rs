@@ -79,6 +79,9 @@ impl FileState {
 pub(super) struct Pages {
     /// Version and length at the last open with the page cache.
     pub(super) state: Option<(u64, u64)>,
+    /// Whether pages of the state before may still be there: the kernel drops them after it was told to, when
+    /// it has the reply to an open.
+    pub(super) stale: bool,
     /// The number of open handles that use the page cache.
     pub(super) users: u64,
     /// Up to this byte the file was read for direct I/O, and is on its way into the page cache.

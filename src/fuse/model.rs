@@ -15,6 +15,7 @@ use crate::tree::{Directory, File, Freshness, Listing, Node, NodeType, Stat, Tre
 use fuser::{Errno, FileHandle as FuseHandle, FileType, FopenFlags, INodeNo, OpenFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// The content by path: bytes of a file, None for a directory. Directories have names that begin with `d`.
@@ -608,4 +609,81 @@ fn a_file_is_not_empty_because_a_lookup_is_interrupted() {
     let filesystem = FileSystem::new(Tree::of_nodes(Node::Directory(Arc::new(GivenUp))));
     let found = filesystem.do_lookup(&Credentials::default(), INodeNo(ROOT), OsStr::new("f"));
     assert_eq!(found.err().map(|errno| errno.code()), Some(libc::EINTR));
+}
+
+/// A directory of a file whose state is this number, and its bytes too.
+struct Replaced(Arc<AtomicU64>);
+
+impl Directory for Replaced {
+    fn lookup(&self, _: &OsStr) -> Result<Option<Node>> {
+        Ok(Some(Node::File(Arc::new(Replaced(self.0.clone())))))
+    }
+
+    fn list(&self) -> Result<Arc<dyn Listing>> {
+        Ok(Arc::new(Vec::<Entry>::new()))
+    }
+
+    fn mtime(&self) -> u64 {
+        1
+    }
+}
+
+impl File for Replaced {
+    fn stat(&self) -> Result<Stat> {
+        Ok(Stat { len: 8, version: 0 })
+    }
+
+    fn mtime(&self) -> u64 {
+        1
+    }
+
+    fn freshness(&self) -> Freshness {
+        Freshness::Immutable
+    }
+
+    fn open(&self) -> Result<Arc<FileLayout>> {
+        let state = self.0.load(Ordering::Relaxed);
+        let bytes = state.to_le_bytes().to_vec();
+        Ok(Arc::new(FileLayout::new(state, vec![Box::new(bytes)])?))
+    }
+}
+
+/// Between the reply to an open and what the kernel does by it, others may open the file.
+#[test]
+fn pages_are_kept_once_those_of_another_state_are_known_to_be_dropped() {
+    let state: Arc<AtomicU64> = Arc::default();
+    let filesystem = FileSystem::new(Tree::of_nodes(Node::Directory(Arc::new(Replaced(state.clone())))));
+    let user = Credentials::default();
+    let Ok(Found::Entry { attributes, .. }) = filesystem.do_lookup(&user, INodeNo(ROOT), OsStr::new("f"))
+    else {
+        panic!("a file is there");
+    };
+    let open = || {
+        let (handle, flags) = filesystem
+            .do_open(&user, attributes.ino, OpenFlags(libc::O_RDONLY))
+            .unwrap();
+        (handle, flags.contains(FopenFlags::FOPEN_KEEP_CACHE))
+    };
+    let close = |handle: FuseHandle| drop(filesystem.handles.remove(handle.0));
+    let read = |handle| match &*filesystem.handle(handle).ok().unwrap() {
+        Handle::File(handle) => filesystem
+            .do_read(handle, 0, 8, &mut crate::bytes::Output::new())
+            .unwrap(),
+        Handle::Directory(_) => panic!("a file is open"),
+    };
+    for in_use in [&read as &dyn Fn(FuseHandle), &close] {
+        let (first, keeps) = open();
+        read(first);
+        close(first);
+        assert!(keeps);
+        state.fetch_add(1, Ordering::Relaxed);
+        let [(one, keep_one), (other, keep_other)] = [open(), open()];
+        assert_eq!([keep_one, keep_other], [false; 2]);
+        in_use(one);
+        let (last, keeps) = open();
+        assert!(keeps);
+        for handle in [one, other, last] {
+            close(handle);
+        }
+    }
 }
