@@ -49,7 +49,7 @@ fn read_condition(
     let (_, body) = engine.generic_tile(&*blob, file.offset, key)?;
     let condition =
         parse(file.name.as_bytes(), &body).and_then(|(condition, _)| ViewCondition::new(&condition, view));
-    let condition = condition.map_err(|e| place(e, file, &blob.display()))?;
+    let condition = condition.map_err(|e| place(e, file, blob.display()))?;
     let number = engine.number(&(&body, condition.fields()));
     Ok(shared(&CONDITIONS, number, || condition))
 }

@@ -28,7 +28,7 @@ pub struct ViewSource {
     /// What all nodes share.
     pub context: Arc<Context>,
     /// The last view, kept in use by the nodes that show it.
-    pub last: LastView,
+    pub last: Arc<LastView>,
 }
 
 impl ViewSource {
