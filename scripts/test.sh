@@ -196,7 +196,7 @@ if [ -n "${TILEDBFS_REAL:-}" ]; then
     unpack "$TILEDBFS_REAL/real.tar.zst" "$real"
     cp "$TILEDBFS_REAL/digest.py" "$real"
 fi
-# The tests wait longer for the compiler than for this crate: as a whole they take two thirds of the time when it is hardly optimised.
+# Most of the time goes to the compiler, so that this crate is optimised little.
 cargo_test=(cargo test --quiet --release --config profile.release.package.tiledbfs.opt-level=1)
 # Some of the other arrays are damaged too.
 run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" "${cargo_test[@]}"
