@@ -100,15 +100,15 @@ pub type LastView = Mutex<Option<Arc<View>>>;
 
 /// What is known of the views that nodes keep in use: the kernel may know any number of nodes.
 struct KeptViews {
-    /// By the address of a node's last view, with about how much memory it takes in bytes; that which was asked for
-    /// last in front.
+    /// By the address of a node's last view, with about how much memory it takes in bytes; that which was
+    /// asked for last in front.
     by_node: LruCache<usize, (Weak<LastView>, u64)>,
     bytes: u64,
 }
 
 impl Context {
-    /// Keeps `view` in use as the last one of a node, and lets go of those that were asked for longest ago if all
-    /// take more than a quarter of the cache: they are made again when they are asked for.
+    /// Keeps `view` in use as the last one of a node, and lets go of those that were asked for longest ago if
+    /// all take more than a quarter of the cache: they are made again when they are asked for.
     pub fn keep_view(&self, last: &Arc<LastView>, view: &Arc<View>) {
         let before = lock(last).replace(view.clone());
         let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, view));

@@ -331,7 +331,7 @@ class Slow:
 
     def end(self, checks):
         for name, result in self.results.items():
-            checks.equal(f"{name} ends after 10 s", 9 <= result.result() <= 15, True)
+            checks.equal(f"{name} ends after 10 s", 9 <= result.result() <= 12, True)
 
 
 def resident(server):
@@ -343,7 +343,7 @@ def many(checks, url, server):
     """A thousand connections that are idle, and clients that do not read."""
     def timed():
         start = time.monotonic()
-        return ask(url, "/weather/schema.json")[0] == 200 and time.monotonic() - start < 5
+        return ask(url, "/weather/schema.json")[0] == 200 and time.monotonic() - start < 1
 
     # Threads are at work before it is measured.
     with ThreadPoolExecutor(64) as pool:
