@@ -260,13 +260,10 @@ pub(super) fn expected_until(engine: &Engine, array: &Path, name: &str) -> u64 {
     }
     let written = |directory: &str| engine.storage.metadata(&array.join(directory).join(name));
     let written = written("__commits").or_else(|_| written(""));
-    let stamp = written.map_or(0, |written| written.mtime);
     let latest = now().saturating_add(MAX_LISTING_DELAY);
-    if stamp > latest {
-        0
-    } else {
-        stamp.saturating_add(MAX_LISTING_DELAY)
-    }
+    let stamp = written.ok().map(|written| written.mtime);
+    let stamp = stamp.filter(|stamp| *stamp <= latest);
+    stamp.map_or(0, |stamp| stamp.saturating_add(MAX_LISTING_DELAY))
 }
 
 /// What the commit files say of fragments.

@@ -570,49 +570,10 @@ fn consolidated_metadata_files(engine: &Engine, array: &Path, root: &[DirEntry])
 mod tests {
     use super::*;
     use crate::catalog::Array;
-    use crate::storage::{Blob, LocalStorage, Metadata, Storage};
+    use crate::storage::Storage;
+    use crate::storage::testing::ListedBy;
     use std::fs;
     use std::sync::atomic::{AtomicBool, Ordering};
-
-    /// A source in which the directory `p` is away when `listed` in it is listed for the first time.
-    struct Away {
-        inner: LocalStorage,
-        root: PathBuf,
-        listed: &'static str,
-        waits: AtomicBool,
-        /// Whether it is back at once.
-        returns: bool,
-    }
-
-    impl Storage for Away {
-        fn inner(&self) -> Option<&dyn Storage> {
-            Some(&self.inner)
-        }
-
-        fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
-            if !path.ends_with(self.listed) || !self.waits.swap(false, Ordering::Relaxed) {
-                return self.inner.list(path);
-            }
-            fs::rename(self.root.join("p"), self.root.join("away")).unwrap();
-            let listed = self.inner.list(path);
-            if self.returns {
-                fs::rename(self.root.join("away"), self.root.join("p")).unwrap();
-            }
-            listed
-        }
-
-        fn metadata(&self, path: &Path) -> Result<Metadata> {
-            self.inner.metadata(path)
-        }
-
-        fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-            self.inner.open(path)
-        }
-
-        fn display(&self, path: &Path) -> String {
-            self.inner.display(path)
-        }
-    }
 
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
@@ -633,13 +594,19 @@ mod tests {
                 let folder = tempfile::tempdir().unwrap();
                 let root = folder.path().to_owned();
                 copy(&sample, &root.join("p"));
-                let storage = Away {
-                    inner: LocalStorage::new(&root, false, Arc::default()).unwrap(),
-                    root: root.clone(),
-                    listed,
-                    waits: AtomicBool::new(true),
-                    returns,
-                };
+                // The directory `p` is away when `listed` in it is listed for the first time.
+                let (top, waits) = (root.clone(), AtomicBool::new(true));
+                let storage = ListedBy::new(&root, move |files, path| {
+                    if !path.ends_with(listed) || !waits.swap(false, Ordering::Relaxed) {
+                        return files.list(path);
+                    }
+                    fs::rename(top.join("p"), top.join("away")).unwrap();
+                    let entries = files.list(path);
+                    if returns {
+                        fs::rename(top.join("away"), top.join("p")).unwrap();
+                    }
+                    entries
+                });
                 let engine = Engine::new(Arc::new(storage), 1 << 20, Vec::new(), Arc::default());
                 let array = Array::new(Arc::new(engine), "p/weather".into());
                 if !returns {
@@ -660,35 +627,6 @@ mod tests {
         }
     }
 
-    /// A source that counts as a store.
-    struct Distant(LocalStorage);
-
-    impl Storage for Distant {
-        fn inner(&self) -> Option<&dyn Storage> {
-            Some(&self.0)
-        }
-
-        fn is_remote(&self) -> bool {
-            true
-        }
-
-        fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
-            self.0.list(path)
-        }
-
-        fn metadata(&self, path: &Path) -> Result<Metadata> {
-            self.0.metadata(path)
-        }
-
-        fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-            self.0.open(path)
-        }
-
-        fn display(&self, path: &Path) -> String {
-            self.0.display(path)
-        }
-    }
-
     #[test]
     fn a_fragment_that_is_listed_late_is_waited_for_unless_it_replaced_others_that_lost_their_commits() {
         let folder = tempfile::tempdir().unwrap();
@@ -704,9 +642,10 @@ mod tests {
         let (start, end) = own.timestamps;
         let missing = commits.join(format!("__{start}_{}_{:032x}_22.wrt", end + 1, 7));
         fs::write(&missing, "").unwrap();
-        let storage = || Distant(LocalStorage::new(folder.path(), false, Arc::default()).unwrap());
         let is_waited_for = || {
-            let engine = Engine::new(Arc::new(storage()), 1 << 20, Vec::new(), Arc::default());
+            let mut storage = ListedBy::new(folder.path(), |files, path| files.list(path));
+            storage.is_remote = true;
+            let engine = Engine::new(Arc::new(storage), 1 << 20, Vec::new(), Arc::default());
             let listing = Array::new(Arc::new(engine), PathBuf::new()).listing().unwrap();
             let [missing] = listing.missing.as_slice() else {
                 panic!()

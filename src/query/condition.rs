@@ -90,13 +90,15 @@ struct Members {
 }
 
 impl Members {
-    fn of(&self, range: &Range<u32>) -> &[u8] {
-        &self.bytes[range.start as usize..range.end as usize]
+    fn new(bytes: Box<[u8]>, mut ranges: Vec<Range<u32>>) -> Members {
+        let of = |range: &Range<u32>| &bytes[range.start as usize..range.end as usize];
+        ranges.sort_unstable_by(|one, other| of(one).cmp(of(other)));
+        Members { bytes, ranges }
     }
 
     fn contains(&self, cell: &[u8]) -> bool {
-        let found = self.ranges.binary_search_by(|range| self.of(range).cmp(cell));
-        found.is_ok()
+        let member = |range: &Range<u32>| self.bytes[range.start as usize..range.end as usize].cmp(cell);
+        self.ranges.binary_search_by(member).is_ok()
     }
 }
 
@@ -527,10 +529,7 @@ fn test(of: Form, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
                 return Err(Error::corrupt("the set of an IN or NOT IN has no members"));
             }
             let ends = offsets.iter().skip(1).copied().chain([value.len() as u64]);
-            let mut members = Members {
-                bytes: value.into(),
-                ranges: Vec::with_capacity(offsets.len()),
-            };
+            let mut ranges = Vec::with_capacity(offsets.len());
             for (&start, end) in offsets.iter().zip(ends) {
                 let range = u32::try_from(start).ok().zip(u32::try_from(end).ok());
                 let range = range.filter(|(start, end)| start <= end && *end as usize <= value.len());
@@ -541,14 +540,11 @@ fn test(of: Form, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
                 if size.is_some_and(|size| size != length) {
                     return Err(wrong_size(length));
                 }
-                members.ranges.push(start..end);
+                ranges.push(start..end);
             }
-            let mut ranges = std::mem::take(&mut members.ranges);
-            ranges.sort_unstable_by(|one, other| members.of(one).cmp(members.of(other)));
-            members.ranges = ranges;
             return Ok(Test::Member {
                 size,
-                members,
+                members: Members::new(value.into(), ranges),
                 holds: op == ConditionOp::In,
             });
         }

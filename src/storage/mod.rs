@@ -14,6 +14,8 @@ mod permissions;
 pub mod remote;
 mod steady;
 mod tail;
+#[cfg(test)]
+pub(crate) mod testing;
 mod walk;
 pub use audience::{Audience, Credentials, Reached, Want};
 pub use local::LocalStorage;

@@ -356,47 +356,25 @@ impl File for GroupFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{Blob, DirEntry, LocalStorage, Metadata, Storage};
+    use crate::storage::Storage;
+    use crate::storage::testing::ListedBy;
     use crate::tree::{Tree, TreeOptions};
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
-
-    /// A source whose schemas cannot be listed while it fails.
-    struct Failing(LocalStorage, Arc<AtomicBool>);
-
-    impl Storage for Failing {
-        fn inner(&self) -> Option<&dyn Storage> {
-            Some(&self.0)
-        }
-
-        fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
-            match path.ends_with("__schema") && self.1.load(Ordering::Relaxed) {
-                true => Err(Error::new(ErrorKind::Io(libc::EIO), "told to fail").in_file(self.display(path))),
-                false => self.0.list(path),
-            }
-        }
-
-        fn metadata(&self, path: &Path) -> Result<Metadata> {
-            self.0.metadata(path)
-        }
-
-        fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-            self.0.open(path)
-        }
-
-        fn display(&self, path: &Path) -> String {
-            self.0.display(path)
-        }
-    }
 
     #[test]
     fn exports_are_listed_while_it_is_unknown_whether_they_exist() {
         let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample");
         let fails = Arc::new(AtomicBool::new(true));
-        let storage = Failing(
-            LocalStorage::new(&sample, false, Arc::default()).unwrap(),
-            fails.clone(),
-        );
+        let failing = fails.clone();
+        let storage = ListedBy::new(&sample, move |files, path| {
+            match path.ends_with("__schema") && failing.load(Ordering::Relaxed) {
+                true => {
+                    Err(Error::new(ErrorKind::Io(libc::EIO), "told to fail").in_file(files.display(path)))
+                }
+                false => files.list(path),
+            }
+        });
         let tree = Tree::over(Arc::new(storage), &TreeOptions::default(), Arc::default()).unwrap();
         let Node::Directory(root) = tree.root else {
             unreachable!()

@@ -295,22 +295,8 @@ impl Pages {
         let key = Key::parse(self.key(path)).map_err(|e| convert(e.into()))?;
         match self.objects.list_with_delimiter(Some(&key)).await {
             Ok(listed) => {
-                let objects = listed.objects.iter().map(|object| &object.location);
-                // Below a path without its first part, say: a proxy changes paths of requests, and not those
-                // in answers.
-                match objects
-                    .chain(&listed.common_prefixes)
-                    .find(|entry| !entry.prefix_matches(&key))
-                {
-                    None => Ok(self.shown(listed, None)),
-                    Some(entry) => Err(Error::new(
-                        ErrorKind::Io(libc::EIO),
-                        format!(
-                            "the web server lists {entry:?}, which is not in this directory",
-                            entry = entry.as_ref()
-                        ),
-                    )),
-                }
+                check_within(&listed, &key)?;
+                Ok(self.shown(listed, None))
             }
             Err(e) if chain(&e).contains(NO_SUCH_DIRECTORY) => match path {
                 "" => Ok(Page::default()),
@@ -412,6 +398,23 @@ impl Pages {
             directories: listed.common_prefixes.iter().filter_map(below).collect(),
             next,
         }
+    }
+}
+
+/// Fails unless all that a web server lists is below `directory`. It is not if a proxy changes paths of
+/// requests, and not those in answers.
+fn check_within(listed: &ListResult, directory: &Key) -> Result<()> {
+    let objects = listed.objects.iter().map(|object| &object.location);
+    let mut all = objects.chain(&listed.common_prefixes);
+    match all.find(|entry| !entry.prefix_matches(directory)) {
+        None => Ok(()),
+        Some(entry) => Err(Error::new(
+            ErrorKind::Io(libc::EIO),
+            format!(
+                "the web server lists {:?}, which is not in this directory",
+                entry.as_ref()
+            ),
+        )),
     }
 }
 
