@@ -241,6 +241,11 @@ impl Engine {
             .map(|(_, key)| key)
     }
 
+    /// The most files that all views may hold open which nobody is reading.
+    pub fn most_held_files(&self) -> u64 {
+        self.files.most_held()
+    }
+
     /// Opens a file that never changes once it exists, or returns it from the open files. If the file has
     /// changed nevertheless, it is opened again.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {

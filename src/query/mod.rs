@@ -170,6 +170,15 @@ impl View {
         VIEW_MEMORY + FRAGMENT_MEMORY * self.snapshot().fragments().count() as u64
     }
 
+    /// About how many files it holds open once it is read: those of the coordinates of a merge.
+    pub(crate) fn held_files(&self) -> u64 {
+        let fragments = self.snapshot().fragments().count() as u64;
+        match self.schema().array_type {
+            ArrayType::Sparse => sparse::held_files(&self.array().engine, fragments, self.schema()),
+            ArrayType::Dense => 0,
+        }
+    }
+
     /// The fragments, deletes and metadata in the time range.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.of.snapshot

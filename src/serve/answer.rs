@@ -78,7 +78,7 @@ pub struct Answer {
 }
 
 /// Why a request is not answered with what it asks for: a status, and one line without paths of the server.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Refusal {
     pub status: StatusCode,
     pub line: String,

@@ -11,11 +11,11 @@
 //! | | | 64 | uid |
 //! | | | 68 | inode |
 
-use crate::error::{Error, Result};
 use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
@@ -29,20 +29,18 @@ const ANSWER: usize = 72;
 
 /// The user who owns the socket at `peer` that is connected to `local`; None if no process has that socket in this
 /// network namespace.
-pub fn uid(peer: SocketAddr, local: SocketAddr) -> Result<Option<u32>> {
+pub fn uid(peer: SocketAddr, local: SocketAddr) -> io::Result<Option<u32>> {
     let (peer, local) = (unmapped(peer), unmapped(local));
-    let failed = |errno: nix::Error| Error::io(&errno.into());
     let kernel = socket(
         AddressFamily::Netlink,
         SockType::Datagram,
         SockFlag::SOCK_CLOEXEC,
         SockProtocol::NetlinkSockDiag,
-    );
-    let kernel = kernel.map_err(failed)?;
-    setsockopt(&kernel, sockopt::ReceiveTimeout, &TimeVal::new(1, 0)).map_err(failed)?;
-    send(kernel.as_raw_fd(), &question(peer, local), MsgFlags::empty()).map_err(failed)?;
+    )?;
+    setsockopt(&kernel, sockopt::ReceiveTimeout, &TimeVal::new(1, 0))?;
+    send(kernel.as_raw_fd(), &question(peer, local), MsgFlags::empty())?;
     let mut reply = [0; 512];
-    let length = recv(kernel.as_raw_fd(), &mut reply, MsgFlags::empty()).map_err(failed)?;
+    let length = recv(kernel.as_raw_fd(), &mut reply, MsgFlags::empty())?;
     Ok(owner(&reply[..length]))
 }
 

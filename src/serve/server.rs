@@ -32,7 +32,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -120,8 +120,8 @@ pub struct Server {
 struct Peer {
     /// The address, for the log.
     name: String,
-    /// Whether it may ask without a token.
-    trusted: bool,
+    /// What it is answered if it may not ask.
+    refused: Option<Refusal>,
     https: bool,
 }
 
@@ -182,7 +182,7 @@ impl Server {
 
     /// Serves until it is stopped. Calls `ready` when all sockets accept.
     pub async fn run(self: Arc<Self>, listeners: Vec<Listener>, ready: impl FnOnce()) -> Result<()> {
-        let failed = |error: std::io::Error| Error::io(&error);
+        let failed = |error: io::Error| Error::io(&error);
         let mut files = Vec::new();
         for listener in listeners {
             let server = self.clone();
@@ -228,9 +228,9 @@ impl Server {
             };
             let _ = stream.set_nodelay(true);
             let _ = setsockopt(&stream, NotSentLowat, &MAX_UNSENT);
-            let trusted = stream.local_addr().is_ok_and(|local| self.trusts(address, local));
+            let refused = self.refusal(|| peer::uid(address, stream.local_addr()?));
             let name = address.ip().to_canonical().to_string();
-            tokio::spawn(self.clone().serve(stream, name, trusted, slot));
+            tokio::spawn(self.clone().serve(stream, name, refused, slot));
         }
     }
 
@@ -248,9 +248,8 @@ impl Server {
             let Some(slot) = self.slot(&mut stopping).await else {
                 return;
             };
-            let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-            let trusted = self.is_open() || uid.is_some_and(is_own);
-            tokio::spawn(self.clone().serve(stream, "-".to_owned(), trusted, slot));
+            let refused = self.refusal(|| Ok(Some(stream.peer_cred()?.uid())));
+            tokio::spawn(self.clone().serve(stream, "-".to_owned(), refused, slot));
         }
     }
 
@@ -259,16 +258,22 @@ impl Server {
         self.settings.no_auth || self.settings.token_file.is_some()
     }
 
-    /// Whether a process at `peer` may ask. Without tokens only this user's and root's may, over loopback.
-    fn trusts(&self, peer: SocketAddr, local: SocketAddr) -> bool {
+    /// Why the user whose process asks, `uid`, may not. Without tokens only this user and root may, over
+    /// loopback or a socket.
+    fn refusal(&self, uid: impl FnOnce() -> io::Result<Option<u32>>) -> Option<Refusal> {
         if self.is_open() {
-            return true;
+            return None;
         }
-        match peer::uid(peer, local) {
-            Ok(uid) => uid.is_some_and(is_own),
+        match uid() {
+            Ok(uid) if uid.is_some_and(is_own) => None,
+            Ok(_) => {
+                let line = "this server answers its own user alone";
+                Some(Refusal::new(StatusCode::FORBIDDEN, line))
+            }
             Err(error) => {
                 log::warn!("cannot find out whose connection it is: {error}");
-                false
+                let line = "cannot find out whose connection it is";
+                Some(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, line))
             }
         }
     }
@@ -302,8 +307,13 @@ impl Server {
     }
 
     /// Serves one connection.
-    async fn serve<S>(self: Arc<Self>, stream: S, name: String, trusted: bool, slot: OwnedSemaphorePermit)
-    where
+    async fn serve<S>(
+        self: Arc<Self>,
+        stream: S,
+        name: String,
+        refused: Option<Refusal>,
+        slot: OwnedSemaphorePermit,
+    ) where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let connection = Connection::new();
@@ -312,7 +322,7 @@ impl Server {
         let config = lock(&self.tls).clone();
         let peer = Peer {
             name,
-            trusted,
+            refused,
             https: config.is_some(),
         };
         match config {
@@ -494,11 +504,8 @@ impl Server {
             true => String::new(),
             false => self.host(parts)?,
         };
-        if !peer.trusted {
-            return Err(Refusal::new(
-                StatusCode::FORBIDDEN,
-                "this server answers its own user alone",
-            ));
+        if let Some(refused) = &peer.refused {
+            return Err(refused.clone());
         }
         if health {
             return self.health().await;

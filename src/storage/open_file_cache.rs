@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// At most this many files are kept open, and at most a quarter of the process's descriptor limit.
-const MAX_OPEN_FILES: usize = 256;
+const MAX_OPEN_FILES: u64 = 256;
 const LIMIT_DIVISOR: u64 = 4;
 
 /// Retries, with a pause, of calls that found no descriptor: other threads may be about to close files.
@@ -24,6 +24,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(2);
 pub struct OpenFileCache {
     inner: Arc<dyn Storage>,
     files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
+    share: u64,
     stats: Arc<Stats>,
 }
 
@@ -31,16 +32,22 @@ impl OpenFileCache {
     /// Keeps files of `inner` open, as many as the process's descriptor limit allows.
     pub fn new(inner: Arc<dyn Storage>, stats: Arc<Stats>) -> Self {
         let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft);
-        let most = usize::try_from(limit / LIMIT_DIVISOR)
-            .unwrap_or(MAX_OPEN_FILES)
-            .clamp(1, MAX_OPEN_FILES);
+        let share = limit / LIMIT_DIVISOR;
+        let most = share.min(MAX_OPEN_FILES) as usize;
         OpenFileCache {
             inner,
             files: Mutex::new(LruCache::new(
                 NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN),
             )),
+            share,
             stats,
         }
+    }
+
+    /// The most files that those may hold open together who hold them for nobody in particular. Files that
+    /// are not local take no descriptor.
+    pub fn most_held(&self) -> u64 {
+        self.local().map_or(u64::MAX, |_| self.share)
     }
 
     /// Opens a file that never changes once it exists, or returns the open one if it is unchanged. A local

@@ -59,6 +59,7 @@ impl Context {
             kept: Mutex::new(KeptViews {
                 by_node: LruCache::unbounded(),
                 bytes: 0,
+                files: 0,
             }),
             show_at,
             exports,
@@ -100,15 +101,32 @@ pub type LastView = Mutex<Option<Arc<View>>>;
 
 /// What is known of the views that nodes keep in use: the kernel may know any number of nodes.
 struct KeptViews {
-    /// By the address of a node's last view, with about how much memory it takes in bytes; that which was
-    /// asked for last in front.
-    by_node: LruCache<usize, (Weak<LastView>, u64)>,
+    /// By the address of a node's last view; that which was asked for last in front.
+    by_node: LruCache<usize, KeptView>,
+    /// Of all of them together.
     bytes: u64,
+    files: u64,
+}
+
+struct KeptView {
+    last: Weak<LastView>,
+    /// About how much memory it takes.
+    bytes: u64,
+    /// About how many files it holds open.
+    files: u64,
+}
+
+impl KeptViews {
+    fn subtract(&mut self, view: &KeptView) {
+        self.bytes -= view.bytes;
+        self.files -= view.files;
+    }
 }
 
 impl Context {
     /// Keeps `view` in use as the last one of a node, and lets go of those that were asked for longest ago if
-    /// all take more than a quarter of the cache: they are made again when they are asked for.
+    /// all take more than a quarter of the cache, or of the files that may be open: they are made again when
+    /// they are asked for.
     pub fn keep_view(&self, last: &Arc<LastView>, view: &Arc<View>) {
         let before = lock(last).replace(view.clone());
         let is_same = before.as_ref().is_some_and(|before| Arc::ptr_eq(before, view));
@@ -117,17 +135,24 @@ impl Context {
         if is_same && kept.by_node.get(&node).is_some() {
             return;
         }
-        let bytes = view.memory();
-        let replaced = kept.by_node.push(node, (Arc::downgrade(last), bytes));
-        kept.bytes += bytes;
-        kept.bytes -= replaced.map_or(0, |(_, (_, bytes))| bytes);
+        let view = KeptView {
+            last: Arc::downgrade(last),
+            bytes: view.memory(),
+            files: view.held_files(),
+        };
+        kept.bytes += view.bytes;
+        kept.files += view.files;
+        if let Some((_, replaced)) = kept.by_node.push(node, view) {
+            kept.subtract(&replaced);
+        }
+        let (most_bytes, most_files) = (self.engine.cache.capacity() / 4, self.engine.most_held_files());
         let mut let_go = Vec::new();
-        while kept.bytes > self.engine.cache.capacity() / 4
+        while (kept.bytes > most_bytes || kept.files > most_files)
             && kept.by_node.len() > 1
-            && let Some((_, (last, bytes))) = kept.by_node.pop_lru()
+            && let Some((_, view)) = kept.by_node.pop_lru()
         {
-            kept.bytes -= bytes;
-            let_go.push(last.upgrade().and_then(|last| lock(&last).take()));
+            kept.subtract(&view);
+            let_go.push(view.last.upgrade().and_then(|last| lock(&last).take()));
         }
         // What it was made of is freed behind the lock.
         drop(kept);

@@ -394,9 +394,11 @@ fn a_key_for_a_path_without_an_array_is_told_in_the_log() {
 #[test]
 fn few_descriptors_are_enough() {
     let place = Place::new();
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/sample/weather");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     for copy in 0..40 {
-        crate::common::copying::copy(&sample, &place.path(&format!("group/a{copy}")));
+        for (name, array) in [("a", "sample/weather"), ("sparse", "versions/v22/sparse")] {
+            crate::common::copying::copy(&data.join(array), &place.path(&format!("group/{name}{copy}")));
+        }
     }
     let limited = "ulimit -n 64 && exec \"$0\" \"$@\"";
     let output = Command::new("sh")
@@ -410,6 +412,10 @@ fn few_descriptors_are_enough() {
     // One after the other, then several at once.
     let mut files = Vec::new();
     for copy in 0..40 {
+        // Merged: the merge stays, and with it what it holds open.
+        for column in fs::read_dir(place.path(&format!("mnt/sparse{copy}/data/columns"))).unwrap() {
+            files.push(column.unwrap().path().join("data.bin"));
+        }
         for fragment in fs::read_dir(place.path(&format!("mnt/a{copy}/fragments"))).unwrap() {
             for column in fs::read_dir(fragment.unwrap().path().join("columns")).unwrap() {
                 files.push(column.unwrap().path().join("data.bin"));

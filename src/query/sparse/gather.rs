@@ -274,7 +274,7 @@ impl Gather {
             match info.stored_as(&self.field) {
                 Stored::Nothing => Ok(None),
                 Stored::Same(found) => {
-                    let share = Share::of(&info.engine, self.stored.len());
+                    let share = Share::of(&info.engine, self.stored.len() as u64, &info.schema);
                     // The offsets are read twice: to measure the cells, and to read them.
                     let var = found.cell_val_num.is_var() && share.has_room(info, Some(8));
                     let cells = FragmentCells::new(info.clone(), found.clone());

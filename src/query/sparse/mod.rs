@@ -38,7 +38,7 @@ use crate::error::{Error, Result};
 use crate::format::field::Stored;
 use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
-use crate::format::schema::Schema;
+use crate::format::schema::{Dimension, Schema};
 use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
 use crate::fragment::info::FragmentInfo;
@@ -68,14 +68,26 @@ struct Share {
     room: u64,
 }
 
+/// With more fragments than this, files are not held open.
+const MAX_HELD: u64 = 64;
+
+/// About how many files the merge of `fragments` fragments holds open: of each the metadata and those of
+/// coordinates, timestamps and conditions. 0 if it holds none, because they are too many.
+pub(super) fn held_files(engine: &Engine, fragments: u64, schema: &Schema) -> u64 {
+    let of = |d: &Dimension| 1 + u64::from(d.cell_val_num.is_var());
+    let files = fragments * (2 + schema.dimensions.iter().map(of).sum::<u64>());
+    match fragments <= MAX_HELD && files <= engine.most_held_files() {
+        true => files,
+        false => 0,
+    }
+}
+
 impl Share {
     /// The share of each of `fragments` fragments.
-    fn of(engine: &Engine, fragments: usize) -> Share {
-        /// With more fragments than this, files are not held open.
-        const MAX_HELD: usize = 64;
+    fn of(engine: &Engine, fragments: u64, schema: &Schema) -> Share {
         Share {
-            hold: fragments <= MAX_HELD,
-            room: engine.cache.capacity() / 4 / (fragments as u64).max(1),
+            hold: held_files(engine, fragments, schema) > 0,
+            room: engine.cache.capacity() / 4 / fragments.max(1),
         }
     }
 
@@ -349,7 +361,7 @@ impl Sparse {
         let array = &self.array;
         let listing = &self.snapshot.listing;
         let fragments = self.snapshot.fragment_list();
-        let share = Share::of(&array.engine, fragments.len());
+        let share = Share::of(&array.engine, fragments.len() as u64, &self.schema);
         // Without fragments, delete conditions need not be read.
         let deletes = match fragments.is_empty() {
             true => Vec::new(),
