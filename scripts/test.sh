@@ -140,10 +140,12 @@ release_profile() {
     echo 'tiledbfs = { opt-level = 0 }'
 }
 
-# consumer FEATURE...: builds the README's lines as a crate of its own, which depends on this one with no other features, and runs them.
-# A crate outside of this one's workspace gets no features through the dev-dependencies. What both depend on is built once.
+# consumer COMMAND FEATURE...: `cargo check` or `cargo run` of the README's lines as a crate of its own, which depends on this one with no
+# other features. A crate outside of this one's workspace gets no features through the dev-dependencies. What both depend on is built once.
 consumer() {
-    local crate=$TARGET/consumer features=("${@/#/\"}") shown
+    local command=$1 crate=$TARGET/consumer features shown
+    shift
+    features=("${@/#/\"}")
     mkdir -p "$crate/src"
     readme_program "$@" >"$crate/src/main.rs"
     cp Cargo.lock "$crate"
@@ -156,16 +158,33 @@ tiledbfs = { path = "$ROOT", default-features = false, features = [$(IFS=,; echo
 [workspace]
 $(release_profile)
 END
-    shown=$(cargo run --quiet --release --target-dir "$TARGET" --manifest-path "$crate/Cargo.toml")
+    shown=$(cargo "$command" --quiet --release --target-dir "$TARGET" --manifest-path "$crate/Cargo.toml")
     printf '%s\n' "$shown"
-    [[ $shown == 'shape [28, 6], notes ['* ]]
+    [[ $command == check || $shown == 'shape [28, 6], notes ['* ]]
 }
 
 # consumers: with no other features, with object stores, with all.
 consumers() {
-    consumer
-    consumer remote
-    consumer arrow mount ndarray remote serve
+    consumer run
+    consumer check remote
+    consumer run arrow mount ndarray remote serve
+}
+
+# lints: of all targets; of the tests that mount, which are none of them because `cargo test` alone leaves them out; and of less than the
+# tests ask for: no code without use, the library alone, and what is there without object stores.
+lints() {
+    cargo clippy --quiet --all-targets -- -D warnings
+    cargo clippy --quiet "${mounting[@]}" -- -D warnings
+    cargo clippy --quiet -- -D warnings
+    cargo clippy --quiet --lib --no-default-features -- -D warnings
+    cargo clippy --quiet --bins --no-default-features --features mount -- -D warnings
+}
+
+# test_program NAME: builds a program of tests, and says where it is. Cargo would run it only after it has put the program that it was built
+# with in place of that of the release.
+test_program() {
+    "${cargo_test[@]}" --no-run --test "$1" --message-format=json |
+        jq -r --arg name "$1" 'select(.target.name == $name) | .executable // empty'
 }
 
 # Functions that set variables or PATH run outside of `run`, whose commands are in a pipeline.
@@ -173,13 +192,9 @@ stage="install"
 install_system
 beside "Python packages" install_python
 run "cargo fmt" cargo fmt --check
-run "cargo clippy" cargo clippy --quiet --all-targets -- -D warnings
-# They are no part of "all targets", because `cargo test` alone leaves them out.
 mounting=(--test load --test mounts --test program)
-run "cargo clippy: tests that mount" cargo clippy --quiet "${mounting[@]}" -- -D warnings
-run "no code without use" cargo clippy --quiet -- -D warnings
-run "library alone" cargo clippy --quiet --lib --no-default-features -- -D warnings
-run "without object stores" cargo clippy --quiet --bins --no-default-features --features mount -- -D warnings
+# What it waits for is not what the tests wait for.
+beside "cargo clippy" lints
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     stage="unpack $TILEDBFS_ARRAYS"
     arrays=$TARGET/arrays
@@ -196,11 +211,16 @@ if [ -n "${TILEDBFS_REAL:-}" ]; then
     unpack "$TILEDBFS_REAL/real.tar.zst" "$real"
     cp "$TILEDBFS_REAL/digest.py" "$real"
 fi
+# Some of the other arrays are damaged too.
+export TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}"
 # Most of the time goes to the compiler, so that this crate is optimised little.
 cargo_test=(cargo test --quiet --release --config profile.release.package.tiledbfs.opt-level=1)
-# Some of the other arrays are damaged too.
-run "cargo test" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" "${cargo_test[@]}"
-run "cargo test: mounts" env TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}" "${cargo_test[@]}" "${mounting[@]}"
+run "cargo test" "${cargo_test[@]}"
+run "cargo test: program" "${cargo_test[@]}" --test program
+stage="cargo test: mounts"
+mounts=$(test_program mounts)
+load=$(test_program load)
+beside "cargo test: mounts" "$mounts"
 run "cargo build" cargo build --release
 together
 run "quickstart" scripts/quickstart.sh
@@ -287,9 +307,7 @@ run "what tables decode" "$PYTHON" tests/oracle/table_reads.py
 run "over HTTP: faults, load" "$PYTHON" tests/oracle/serve_load.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "load" env TILEDBFS_LOAD_SOURCE="$arrays/arrays" TILEDBFS_LOAD_HASHES="$TARGET/family.sha256" \
-        TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" "${cargo_test[@]}" --test load -- --nocapture many_readers
-    # In place of the program that the tests were built with.
-    cargo build --quiet --release
+        TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" "$load" --nocapture many_readers
     "$PYTHON" tests/oracle/table.py --output "$TARGET/VERIFIED.md" "$TARGET"/{core,filters,family}.json
     cmp -s "$TARGET/VERIFIED.md" tests/VERIFIED.md || echo "tests/VERIFIED.md is not what these runs verified: copy $TARGET/VERIFIED.md" >>"$summary"
 fi
