@@ -273,7 +273,9 @@ impl Server {
             Err(error) => {
                 log::warn!("cannot find out whose connection it is: {error}");
                 let line = "cannot find out whose connection it is";
-                Some(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, line))
+                let refusal = Refusal::new(StatusCode::SERVICE_UNAVAILABLE, line);
+                // It is asked once a connection.
+                Some(refusal.with(CONNECTION, "close").with(RETRY_AFTER, "5"))
             }
         }
     }

@@ -24,6 +24,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(2);
 pub struct OpenFileCache {
     inner: Arc<dyn Storage>,
     files: Mutex<LruCache<PathBuf, Arc<dyn Blob>>>,
+    /// A quarter of the files that the process may have open.
     share: u64,
     stats: Arc<Stats>,
 }
