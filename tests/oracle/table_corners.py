@@ -276,6 +276,35 @@ def rounded(lib, root):
     return arrays, check
 
 
+def unbounded(lib, root):
+    """Tables of several row groups, of which one has no bounds: DataFusion takes those of the others for bounds of the file."""
+    import datafusion
+    import pyarrow.parquet as pq
+    import tiledb
+
+    place = np.arange(140_000)
+    times = place.astype("datetime64[s]")
+    arrays = {"whole": place * 1.0, "nan": np.where(place == 1000, np.nan, place), "nat": np.where(place == 1000, np.datetime64("NaT", "s"), times)}
+    for name, values in arrays.items():
+        domain = tiledb.Domain(tiledb.Dim("d", domain=(0, 10**6), tile=10**6, dtype=np.int64))
+        tiledb.Array.create(str(root / name), tiledb.ArraySchema(domain, [tiledb.Attr("v", dtype=values.dtype)], sparse=True, capacity=1000))
+        with tiledb.open(str(root / name), "w") as array:
+            array[place] = values
+
+    def check(point, name):
+        file = str(point / name / "data/table.parquet")
+        groups = pq.read_metadata(file)
+        bounded = [groups.row_group(group).column(1).statistics is not None for group in range(groups.num_row_groups)]
+        same("row groups with bounds", bounded, [name == "whole"] * 3)
+        context = datafusion.SessionContext()
+        context.register_parquet("t", file)
+        bound = "to_timestamp_seconds(500)" if name == "nat" else "500"
+        [batch] = context.sql(f"SELECT count(*) AS found FROM t WHERE v < {bound}").collect()
+        same("rows below 500", batch.to_pylist(), [{"found": 500}])
+
+    return arrays, check
+
+
 def readable(path):
     """Whether a file can be read."""
     try:
@@ -291,7 +320,7 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     args = parser.parse_args()
     passed = failed = 0
-    for make in (lambda lib, root: holes(lib, root, args.seed, args.count), labels, changed, rounded):
+    for make in (lambda lib, root: holes(lib, root, args.seed, args.count), labels, changed, rounded, unbounded):
         with tempfile.TemporaryDirectory(prefix="tiledbfs-tables-") as scratch:
             arrays, check = make(Lib(), Path(scratch))
             with mounted(scratch) as point:

@@ -11,6 +11,9 @@
 //!   number and no bounds.
 //! - Cells of a fragment without the field have the fill value.
 //! - A date that is not-a-time or does not fit is null, so the null count of its tile is wrong.
+//!
+//! A leaf has statistics in all row groups or in none: DataFusion takes the bounds of those that have some for
+//! bounds of the file, and leaves out rows of the others.
 
 use super::leaf::{Encoding, Leaf, Logical, Physical, Shape};
 use crate::error::Result;
@@ -294,8 +297,19 @@ impl TableStatistics {
 
     /// Reads the metadata of tiles for row groups of these rows. Decodes no data.
     pub(super) fn read(table: &Table, leaves: &[Leaf], runs: Vec<Range<u64>>) -> Result<TableStatistics> {
-        let known = known(table, leaves, &runs)?;
+        let mut known = known(table, leaves, &runs)?;
+        for (leaf, known) in leaves.iter().zip(&mut known) {
+            keep_all_or_none(leaf, known, &runs);
+        }
         Ok(TableStatistics { known, runs })
+    }
+}
+
+/// Forgets what is known of a leaf in row groups of these rows unless it has statistics in all of them.
+fn keep_all_or_none(leaf: &Leaf, known: &mut Vec<LeafStatistics>, runs: &[Range<u64>]) {
+    let mut each = known.iter().zip(runs);
+    if !each.all(|(known, run)| known.statistics(leaf, run.end - run.start).is_some()) {
+        known.clear();
     }
 }
 
