@@ -68,6 +68,8 @@ pub struct Question {
     pub headers: HeaderMap,
     /// Scheme and host as the client knows them.
     pub origin: String,
+    /// Whether it takes an answer that is cut for a whole one unless it has a length: HTTP/1.0.
+    pub needs_length: bool,
 }
 
 /// An answer.
@@ -221,17 +223,32 @@ impl Site {
             BadPath::Malformed => Refusal::new(StatusCode::BAD_REQUEST, "no valid path"),
             BadPath::Missing => Refusal::not_found(),
         })?;
-        let node = self.node(&path)?;
+        let mut answer = self.shown(question, &path)?;
+        if question.needs_length {
+            let content = answer.content.with_length();
+            answer.content = content.map_err(|error| match error.kind() {
+                ErrorKind::LimitExceeded => {
+                    Refusal::new(StatusCode::HTTP_VERSION_NOT_SUPPORTED, "too long for HTTP/1.0")
+                }
+                _ => self.failed(&path, &error),
+            })?;
+        }
+        Ok(answer)
+    }
+
+    /// What is shown at `path`.
+    fn shown(&self, question: &Question, path: &UrlPath) -> Result<Answer, Refusal> {
+        let node = self.node(path)?;
         if let Method::Propfind(wanted, depth) = &question.method {
-            return self.propfind(question, path, node, wanted, *depth);
+            return self.propfind(question, path.clone(), node, wanted, *depth);
         }
         match node {
             Node::Directory(_) if !path.slash => {
                 Ok(moved(self.prefix.clone() + &path.encode(true), question))
             }
-            Node::Directory(directory) => self.directory(question, path, directory),
+            Node::Directory(directory) => self.directory(question, path.clone(), directory),
             Node::File(_) | Node::Link(_) if path.slash => Err(Refusal::not_found()),
-            Node::File(file) => self.file(question, &path, &*file),
+            Node::File(file) => self.file(question, path, &*file),
             Node::Link(_) => Err(Refusal::not_found()),
         }
     }
@@ -669,6 +686,7 @@ mod tests {
             query: None,
             headers: HeaderMap::new(),
             origin: String::new(),
+            needs_length: false,
         }
     }
 

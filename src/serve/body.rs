@@ -4,7 +4,7 @@ use super::Pieces;
 use super::pool::Pool;
 use super::socket::Busy;
 use crate::bytes::Output;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::layout::FileLayout;
 use crate::runtime::{Permit, Permits};
 use bytes::Bytes;
@@ -40,6 +40,9 @@ const MADE_AT_ONCE: usize = 3;
 /// HTTP/2 may ask for many files and take nothing.
 const MAX_AHEAD: usize = 256;
 
+/// The most bytes of an answer without a known length that are collected: pages have a tenth of it.
+const MOST_COLLECTED: usize = 4 << 20;
+
 /// The first piece is smaller, because the head waits for it.
 const FIRST_PIECE: u64 = 32 << 10;
 
@@ -71,6 +74,30 @@ impl Content {
             rest: Rest::Sequence(pieces),
             len: None,
         })
+    }
+
+    /// This content with its length. Pieces of unknown length are all made, at most [`MOST_COLLECTED`] bytes:
+    /// `LimitExceeded` if there are more.
+    pub fn with_length(self) -> Result<Content> {
+        let (first, pieces) = match self {
+            Content::Pieces {
+                first,
+                rest: Rest::Sequence(pieces),
+                len: None,
+            } => (first, pieces),
+            whole => return Ok(whole),
+        };
+        let mut all = first.map(Vec::from).unwrap_or_default();
+        for piece in pieces {
+            all.extend_from_slice(&piece?);
+            if all.len() > MOST_COLLECTED {
+                return Err(Error::new(
+                    ErrorKind::LimitExceeded,
+                    format!("more than {MOST_COLLECTED} bytes without a known length"),
+                ));
+            }
+        }
+        Ok(Content::Bytes(all.into()))
     }
 
     /// The content of `pieces` of a file, `len` bytes together, of which it makes the first.
@@ -351,6 +378,19 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    #[test]
+    fn an_answer_gets_a_length_or_an_error() {
+        let content = |pieces: Vec<Result<Bytes>>| Content::of(Box::new(pieces.into_iter())).unwrap();
+        let piece = || Ok(Bytes::from_static(b"piece"));
+        let whole = content(vec![piece(), piece()]).with_length().unwrap();
+        assert!(matches!(whole, Content::Bytes(bytes) if bytes == "piecepiece"));
+        let cut = content(vec![piece(), Err(Error::internal("damaged"))]).with_length();
+        assert_eq!(cut.err().unwrap().kind(), ErrorKind::Internal);
+        let long = vec![0; MOST_COLLECTED];
+        let long = content(vec![piece(), Ok(Bytes::from(long))]).with_length();
+        assert_eq!(long.err().unwrap().kind(), ErrorKind::LimitExceeded);
     }
 
     #[test]

@@ -545,6 +545,7 @@ impl Server {
             query: parts.uri.query().map(str::to_owned),
             headers: parts.headers.clone(),
             origin: format!("{scheme}://{host}"),
+            needs_length: parts.version < Version::HTTP_11,
         };
         let site = self.site.clone();
         let made = self.pool.run(gone, move || Ok(site.answer(&question))).await;

@@ -233,6 +233,12 @@ def attacks(checks, url):
         received, closed = raw(url, request)
         first = received.split(b"\r\n")[0].decode("latin-1").split(" ")
         checks.equal(name, (first[1:2], closed if closes else closes), ([str(status)], closes))
+    # Whoever speaks HTTP/1.0 takes an answer without a length for whole wherever it ends.
+    for target in (b"/", b"/?json"):
+        received, _ = raw(url, b"GET " + target + b" HTTP/1.0\r\n" + HOST + b"\r\n")
+        head, _, body = received.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        checks.equal(f"HTTP/1.0: {target}", length and int(length[1]), len(body))
     received, _ = raw(url, (b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n") * 3)
     checks.equal("requests one after the other", received.count(b"HTTP/1.1 200 OK"), 3)
 
