@@ -14,6 +14,7 @@ use crate::format::commits::listed_names;
 use crate::format::enums::ObjectType;
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
+use crate::fragment::schemas::SCHEMA_DIRECTORY;
 use crate::storage::{DirEntry, EntryType, Storage, join};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -84,12 +85,27 @@ fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
 /// which nothing was ever registered.
 pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Option<ObjectKind>> {
     let kind = classify(engine, at)?;
+    if any && kind == ObjectKind::Directory {
+        check_entered(engine, at)?;
+    }
     let is_member = match kind {
         ObjectKind::Group => any || !has_details(engine, at)?,
         ObjectKind::Array => any,
         ObjectKind::Directory => false,
     };
     Ok(is_member.then_some(kind))
+}
+
+/// Fails where it is unknown what the directory at `at` is, because it may not be entered. Stores have no such
+/// directories.
+fn check_entered(engine: &Engine, at: &Path) -> Result<()> {
+    if engine.storage.local().is_none() {
+        return Ok(());
+    }
+    match engine.storage.metadata(&at.join(SCHEMA_DIRECTORY)) {
+        Err(error) if matches!(error.errno(), libc::EACCES | libc::EPERM) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// What the registered member at `at` is. A directory that cannot be read is an error here: it may be anything;
@@ -394,7 +410,10 @@ pub fn member_name(member: &GroupMember) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::MemoryStorage;
+    use crate::storage::{LocalStorage, MemoryStorage};
+    use nix::unistd::{Uid, setfsuid};
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     fn member(name: Option<&str>, uri: &str, deleted: bool) -> GroupMember {
         GroupMember {
@@ -413,6 +432,35 @@ mod tests {
     fn uris(group: &Group) -> Vec<&str> {
         let uris = group.members.iter().map(|m| std::str::from_utf8(&m.uri));
         uris.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn what_may_not_be_entered_may_be_a_member() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let modes = [("open", 0o755), ("readable", 0o444), ("closed", 0)];
+        for (name, mode) in modes {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            set(&folder.path().join(name), mode);
+        }
+        set(folder.path(), 0o755);
+        let storage = LocalStorage::new(folder.path(), false, Arc::default()).unwrap();
+        let engine = Engine::new(Arc::new(storage), 1, Vec::new(), Arc::default());
+        // Root may enter everything: this thread is another user's for a while.
+        let before = setfsuid(Uid::from_raw(65534));
+        let found =
+            modes.map(|(name, _)| [true, false].map(|any| unregistered_member(&engine, name.as_ref(), any)));
+        setfsuid(before);
+        let errno = |result: &Result<Option<ObjectKind>>| result.as_ref().map_err(Error::errno).copied();
+        let errnos = found.each_ref().map(|found| found.each_ref().map(errno));
+        assert_eq!(
+            errnos,
+            [
+                [Ok(None), Ok(None)],
+                [Err(libc::EACCES), Ok(None)],
+                [Err(libc::EACCES), Ok(None)]
+            ]
+        );
     }
 
     #[test]
