@@ -24,6 +24,7 @@ use crate::storage::{DirEntry, EntryType, join};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::Builder;
 
 /// The directories that an array's state depends on.
 pub const DIRECTORIES: [&str; 8] = [
@@ -231,7 +232,9 @@ impl ArrayListing {
         let list_fragments = || list_inner(engine, &directory);
         let (root, schemas, commits, listed) = std::thread::scope(|scope| {
             let large = looked[1].is_some_and(|metadata| metadata.len > LARGE_DIRECTORY);
-            let listed = large.then(|| scope.spawn(list_fragments));
+            // Without another thread, this one lists them afterwards.
+            let other = || Builder::new().spawn_scoped(scope, list_fragments).ok();
+            let listed = large.then(other).flatten();
             let root = only_known(engine, array, engine.storage.list(array)?)?;
             let commits_directory = list_own(engine, &array.join("__commits"))?;
             let schemas = schema_files(engine, array, &root)?;

@@ -136,9 +136,11 @@ pub fn check_over(
     };
     checker.queue.push(vec![walk::object_job(top.clone())]);
     std::thread::scope(|scope| {
-        for _ in 0..options.threads.max(1) {
-            scope.spawn(|| checker.queue.work(&checker));
+        for _ in 1..options.threads {
+            // Without other threads, this one does it all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || checker.queue.work(&checker));
         }
+        checker.queue.work(&checker);
     });
     if objects(&checker.tally) == before {
         let message = "not TileDB: there is no array or group in it, at any depth";

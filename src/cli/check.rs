@@ -268,9 +268,9 @@ impl Progress {
         let mut threads = Vec::new();
         if !bar.is_hidden() {
             let (of_thread, until) = (bar.clone(), done.clone());
-            threads.push(thread::spawn(move || measure(sources, &of_thread, &until)));
+            threads.extend(thread::Builder::new().spawn(move || measure(sources, &of_thread, &until)));
             let (tally, output, until) = (tally.clone(), output.clone(), done.clone());
-            threads.push(thread::spawn(move || {
+            threads.extend(thread::Builder::new().spawn(move || {
                 while !until.load(Ordering::Relaxed) {
                     thread::park_timeout(FRAME_INTERVAL);
                     output.bar.set_position(tally.stored_bytes.get());

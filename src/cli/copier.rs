@@ -102,7 +102,8 @@ impl Copier {
         let threads = self.threads.min((open.len() - start).div_ceil(self.piece_size));
         thread::scope(|scope| {
             for _ in 1..threads {
-                scope.spawn(one);
+                // Without other threads, this one does it all.
+                let _ = thread::Builder::new().spawn_scoped(scope, one);
             }
             one();
         });

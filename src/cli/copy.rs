@@ -289,7 +289,7 @@ impl TreeCopy<'_> {
             return;
         }
         let (bar, interrupted) = (self.copier.bar.clone(), self.copier.interrupted.clone());
-        thread::spawn(move || add_lengths(node, &bar, &interrupted));
+        let _ = thread::Builder::new().spawn(move || add_lengths(node, &bar, &interrupted));
     }
 
     /// Copies a directory recursively. Adds errors of single files to `failures`.

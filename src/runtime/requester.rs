@@ -206,7 +206,8 @@ pub fn wait_on<'m, T>(done: &Condvar, locked: MutexGuard<'m, T>) -> Result<Mutex
 /// work then goes on, and its result is dropped.
 pub fn on_another_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let (sender, answer) = channel();
-    thread::spawn(move || sender.send(work()));
+    let started = thread::Builder::new().spawn(move || sender.send(work()));
+    started.map_err(|e| Error::io(&e))?;
     loop {
         match answer.recv_timeout(CHECK_INTERVAL) {
             Ok(result) => return result,

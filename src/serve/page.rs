@@ -25,7 +25,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, LazyLock, Mutex};
-use std::thread;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// What a page is answered with.
@@ -637,12 +637,13 @@ impl Overview {
                 found: found.clone(),
             };
             let requester = requester::requester();
-            thread::spawn(move || {
+            let started = Builder::new().spawn(move || {
                 let _working = working;
                 requester::on_behalf_of(requester, || search.run());
                 // Nobody listens who has waited too long.
                 let _ = sender.send(());
             });
+            lock(&found).failed |= started.is_err();
             late = done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout);
         }
         let mut found = std::mem::take(&mut *lock(&found));

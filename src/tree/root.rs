@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Options for opening a source.
@@ -185,7 +185,7 @@ impl Tree {
         // In a thread of its own, because listing one directory may take longer than the search may.
         let (sender, answer) = channel();
         let until = Instant::now() + SEARCH_TIME;
-        thread::spawn(move || sender.send(is_bare(root, until)));
+        let _ = Builder::new().spawn(move || sender.send(is_bare(root, until)));
         answer.recv_timeout(SEARCH_TIME).ok().flatten()
     }
 }
@@ -213,7 +213,8 @@ fn warn_about_unused_keys(root: &Position, keys: &[(PathBuf, EncryptionKey)]) {
         return;
     }
     let root = root.clone();
-    thread::spawn(move || {
+    // Without a thread nobody is warned.
+    let _ = Builder::new().spawn(move || {
         for path in paths {
             let found = match root.node(&path) {
                 Ok(Some(Node::Directory(directory))) => {
@@ -303,9 +304,9 @@ impl RemoteMtime {
     /// The modification time of `directory`, or the last known one.
     fn mtime(self: &Arc<Self>, directory: &Arc<dyn Directory>) -> u64 {
         let mut state = lock(&self.state);
-        let since = *state.looking.get_or_insert_with(|| {
+        if state.looking.is_none() {
             let (remote_mtime, directory) = (self.clone(), directory.clone());
-            thread::spawn(move || {
+            let started = Builder::new().spawn(move || {
                 let mtime = catch_unwind(AssertUnwindSafe(|| directory.mtime())).unwrap_or(0);
                 let mut state = lock(&remote_mtime.state);
                 state.looking = None;
@@ -316,8 +317,11 @@ impl RemoteMtime {
                 drop(state);
                 remote_mtime.over.notify_all();
             });
-            Instant::now()
-        });
+            state.looking = started.ok().map(|_| Instant::now());
+        }
+        let Some(since) = state.looking else {
+            return state.mtime;
+        };
         let left = MTIME_WAIT.saturating_sub(since.elapsed());
         let looking = |state: &mut RemoteMtimeState| state.looking == Some(since);
         let waited = self.over.wait_timeout_while(state, left, looking);

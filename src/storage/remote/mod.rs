@@ -483,7 +483,8 @@ impl RemoteStorage {
     fn list_root(&self, until: Instant, failures: &Failures) -> Result<()> {
         let (sender, answer) = channel();
         let listings = self.listings.clone();
-        thread::spawn(move || sender.send(listings.directory("").map(drop)));
+        let started = thread::Builder::new().spawn(move || sender.send(listings.directory("").map(drop)));
+        started.map_err(|e| Error::io(&e))?;
         let left = until.saturating_duration_since(Instant::now());
         answer.recv_timeout(left).unwrap_or_else(|_| {
             let cause = failures.last();
