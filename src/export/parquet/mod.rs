@@ -437,10 +437,8 @@ impl File {
             .derive(self.footer_key, self.plan.footer, Keep::Staying, || {
                 let rows = (0..self.plan.groups()).map(|group| self.plan.rows_of(group));
                 let rows: Vec<Range<u64>> = rows.collect();
-                let all = statistics::TableStatistics::read(&self.table, &self.leaves, rows)?;
-                footer::render(&self.leaves, &self.plan, |leaf, group| {
-                    all.get(&self.leaves, leaf, group)
-                })
+                let all = statistics::TableStatistics::read(&self.table, &self.leaves, &rows)?;
+                footer::render(&self.leaves, &self.plan, |leaf, group| all.get(leaf, group))
             })?;
         Ok(self.footer.get_or_init(|| footer))
     }

@@ -279,37 +279,24 @@ fn parsed<T>(
 /// A fragment, and the origins in each row group that refer to it, as pairs of indexes.
 type Uses = (Arc<Fragment>, Vec<(usize, usize)>);
 
-/// What is known of each leaf in each row group.
-pub(super) struct TableStatistics {
-    known: Vec<Vec<LeafStatistics>>,
-    /// The rows of each row group.
-    runs: Vec<Range<u64>>,
-}
+/// The statistics of each leaf in each row group; none for leaves that lack them in one.
+pub(super) struct TableStatistics(Vec<Vec<Statistics>>);
 
 impl TableStatistics {
     /// The statistics of a leaf in a row group.
-    pub(super) fn get(&self, leaves: &[Leaf], leaf: usize, group: u64) -> Option<Statistics> {
-        let of = leaves.get(leaf).filter(|leaf| bound_len(leaf).is_some())?;
-        let rows = self.runs.get(group as usize)?;
-        let known = self.known.get(leaf)?.get(group as usize)?;
-        known.statistics(of, rows.end - rows.start)
+    pub(super) fn get(&self, leaf: usize, group: u64) -> Option<Statistics> {
+        self.0.get(leaf)?.get(group as usize).cloned()
     }
 
     /// Reads the metadata of tiles for row groups of these rows. Decodes no data.
-    pub(super) fn read(table: &Table, leaves: &[Leaf], runs: Vec<Range<u64>>) -> Result<TableStatistics> {
-        let mut known = known(table, leaves, &runs)?;
-        for (leaf, known) in leaves.iter().zip(&mut known) {
-            keep_all_or_none(leaf, known, &runs);
-        }
-        Ok(TableStatistics { known, runs })
-    }
-}
-
-/// Forgets what is known of a leaf in row groups of these rows unless it has statistics in all of them.
-fn keep_all_or_none(leaf: &Leaf, known: &mut Vec<LeafStatistics>, runs: &[Range<u64>]) {
-    let mut each = known.iter().zip(runs);
-    if !each.all(|(known, run)| known.statistics(leaf, run.end - run.start).is_some()) {
-        known.clear();
+    pub(super) fn read(table: &Table, leaves: &[Leaf], runs: &[Range<u64>]) -> Result<TableStatistics> {
+        let known = known(table, leaves, runs)?;
+        let of = |(leaf, known): (&Leaf, Vec<LeafStatistics>)| {
+            let groups = known.iter().zip(runs);
+            let all = groups.map(|(known, run)| known.statistics(leaf, run.end - run.start));
+            all.collect::<Option<Vec<_>>>().unwrap_or_default()
+        };
+        Ok(TableStatistics(leaves.iter().zip(known).map(of).collect()))
     }
 }
 

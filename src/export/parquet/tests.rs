@@ -398,9 +398,9 @@ fn cells_that_nobody_wrote_are_null() {
     let table = Table::new(&Arc::new(view)).unwrap();
     let leaves = leaves(&table, &Metadata::of(table.view()).unwrap()).unwrap();
     assert_eq!([leaves[0].optional(), leaves[1].optional()], [false, true]);
-    let runs = vec![0..40, 40..80];
-    let all = statistics::TableStatistics::read(&table, &leaves, runs).unwrap();
-    let said = all.get(&leaves, 1, 1).unwrap();
+    let runs = [0..40, 40..80];
+    let all = statistics::TableStatistics::read(&table, &leaves, &runs).unwrap();
+    let said = all.get(1, 1).unwrap();
     assert_eq!((said.bounds, said.nulls), (None, 40));
     let rows = table.columns()[1].read(3..5).unwrap();
     assert_eq!([rows.value(0), rows.value(1)], [None; 2]);
@@ -443,13 +443,10 @@ fn cells_of_a_fragment_without_the_file_are_counted_as_the_fill_value() {
     let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
     let table = Table::new(&view).unwrap();
     let leaves = leaves(&table, &Metadata::of(table.view()).unwrap()).unwrap();
-    let all = statistics::TableStatistics::read(&table, &leaves, vec![0..2; 1]).unwrap();
+    let all = statistics::TableStatistics::read(&table, &leaves, &vec![0..2; 1]).unwrap();
     // The fill value is 7, in 32 bits.
     let seven = vec![7, 0, 0, 0];
-    assert_eq!(
-        all.get(&leaves, 1, 0).unwrap().bounds,
-        Some((seven.clone(), seven))
-    );
+    assert_eq!(all.get(1, 0).unwrap().bounds, Some((seven.clone(), seven)));
 }
 
 #[test]
