@@ -5,7 +5,7 @@
 use super::commits::read_text;
 use super::listing::{DIRECTORIES, MetadataFiles, list_own, whole_name};
 use super::revalidated::Revalidated;
-use super::source::{GROUP_DIRECTORY, ObjectKind, classify};
+use super::source::{GROUP_DIRECTORY, ObjectKind, classify, classify_entered};
 use super::time::TimeRange;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +14,6 @@ use crate::format::commits::listed_names;
 use crate::format::enums::ObjectType;
 use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
-use crate::fragment::schemas::SCHEMA_DIRECTORY;
 use crate::storage::{DirEntry, EntryType, Storage, join};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -81,31 +80,19 @@ fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
 }
 
 /// What the directory at `at` in a group is, if it is a member although it is not registered. If nothing was
-/// ever registered in the group (`any`), all its arrays and groups are members; otherwise only groups in
-/// which nothing was ever registered.
+/// ever registered in the group (`any`), all its arrays and groups are members, and what may not be entered is an
+/// error; otherwise only groups in which nothing was ever registered.
 pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Option<ObjectKind>> {
-    let kind = classify(engine, at)?;
-    if any && kind == ObjectKind::Directory {
-        check_entered(engine, at)?;
-    }
+    let kind = match any {
+        true => classify_entered(engine, at)?,
+        false => classify(engine, at)?,
+    };
     let is_member = match kind {
         ObjectKind::Group => any || !has_details(engine, at)?,
         ObjectKind::Array => any,
         ObjectKind::Directory => false,
     };
     Ok(is_member.then_some(kind))
-}
-
-/// Fails where it is unknown what the directory at `at` is, because it may not be entered. Stores have no such
-/// directories.
-fn check_entered(engine: &Engine, at: &Path) -> Result<()> {
-    if engine.storage.local().is_none() {
-        return Ok(());
-    }
-    match engine.storage.metadata(&at.join(SCHEMA_DIRECTORY)) {
-        Err(error) if matches!(error.errno(), libc::EACCES | libc::EPERM) => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// What the registered member at `at` is. A directory that cannot be read is an error here: it may be anything;

@@ -131,9 +131,24 @@ pub enum ObjectKind {
     Directory,
 }
 
+/// Whether the directory at `path` is an array, a group or neither: [`classify_entered`], but who may not enter
+/// it sees a plain directory. A store refuses what it likes.
+pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
+    match classify_entered(engine, path) {
+        Err(error)
+            if engine.storage.local().is_some()
+                && matches!(error.kind(), ErrorKind::Io(libc::EACCES | libc::EPERM)) =>
+        {
+            engine.storage.metadata(path)?;
+            Ok(ObjectKind::Directory)
+        }
+        found => found,
+    }
+}
+
 /// Whether the directory at `path` is an array, a group or neither. A failure to read it, and something else in
 /// place of what tells, is an error, so that an array never looks like a plain directory.
-pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
+pub fn classify_entered(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     let is_local = engine.storage.local().is_some();
     let is = |name: &str, wanted: EntryType| {
         let at = path.join(name);
@@ -142,8 +157,6 @@ pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
             Ok(metadata) if metadata.entry_type == wanted => Ok(true),
             // The marker of an empty directory, which listings of a store give without its slash.
             Ok(metadata) if !is_local && wanted == EntryType::Directory && metadata.len == 0 => Ok(false),
-            // Who may not enter a directory may see nothing in it. A store refuses what it likes.
-            Err((ErrorKind::Io(libc::EACCES | libc::EPERM), _)) if is_local => Ok(false),
             Err((ErrorKind::Io(_), error)) => Err(error),
             Err((kind, error)) if !is_local && kind != ErrorKind::NotFound => Err(error),
             Err(_) if !engine.storage.is_there(&at) => Ok(false),
