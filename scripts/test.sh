@@ -193,7 +193,7 @@ install_system
 beside "Python packages" install_python
 run "cargo fmt" cargo fmt --check
 mounting=(--test load --test mounts --test program)
-# What it waits for is not what the tests wait for.
+# They are built in another directory than the tests are, so neither waits for the other.
 beside "cargo clippy" lints
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     stage="unpack $TILEDBFS_ARRAYS"
