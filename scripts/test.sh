@@ -213,8 +213,8 @@ if [ -n "${TILEDBFS_REAL:-}" ]; then
 fi
 # Some of the other arrays are damaged too.
 export TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}"
-# Most of the time goes to the compiler, so that this crate is optimised little.
-cargo_test=(cargo test --quiet --release --config profile.release.package.tiledbfs.opt-level=1)
+# Most of the time goes to the compiler, so that this crate is not optimised.
+cargo_test=(cargo test --quiet --release --config profile.release.package.tiledbfs.opt-level=0)
 run "cargo test" "${cargo_test[@]}"
 run "cargo test: program" "${cargo_test[@]}" --test program
 stage="cargo test: mounts"

@@ -20,6 +20,8 @@ pub(super) struct Rules {
     pub memory: u64,
     /// The most bytes that sorting a fragment may take.
     pub sorting: u64,
+    /// Whether the cells of small fragments are compared before any is read: see [`order`](super::order).
+    pub looks_first: bool,
     /// The sizes of windows, batches and blocks.
     pub tuning: &'static Tuning,
 }

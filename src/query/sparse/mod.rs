@@ -175,10 +175,9 @@ impl Sparse {
     /// All cells as runs of whole tiles: see [`View::tile_runs`](super::View::tile_runs).
     pub(super) fn tile_runs(&self) -> Result<Vec<TileRun>> {
         // Where the order of cells is looked at first, the outlines do not tell it.
-        let later = self.array.engine.disorder.is_found_by_readers();
-        let small = self.array.engine.tuning.small_fragment_cells;
+        let later = self.array.engine.disorder.is_found_by_readers() && !self.looks_first();
         match self.footer_runs()? {
-            Some(runs) if later && runs.iter().all(|run| run.cells > small) => Ok(runs.to_vec()),
+            Some(runs) if later => Ok(runs.to_vec()),
             _ => {
                 let runs = self.cells()?.stored()?.into_iter();
                 let runs = runs.map(|(cells, input)| match input {
@@ -188,6 +187,12 @@ impl Sparse {
                 Ok(runs.flatten().collect())
             }
         }
+    }
+
+    /// Whether the cells of small fragments are compared before any is read.
+    fn looks_first(&self) -> bool {
+        let few = self.array.engine.tuning.opened_fragments;
+        self.snapshot.fragments().count() <= few || !self.unsorted.is_empty()
     }
 
     fn footer_runs(&self) -> Result<Option<&[TileRun]>> {
@@ -386,6 +391,7 @@ impl Sparse {
             duplicates: self.schema.allows_duplicates,
             memory: self.most.map_or(memory, |most| memory.min(enough(most))),
             sorting: memory,
+            looks_first: self.looks_first(),
             tuning: array.engine.tuning,
         };
         let components = Components::<K>::new(self.array.clone(), self.state, rules, inputs);

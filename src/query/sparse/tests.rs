@@ -687,6 +687,26 @@ fn a_small_fragment_out_of_order_is_sorted_at_once() {
 }
 
 #[test]
+fn the_order_of_many_small_fragments_is_found_by_readers() {
+    let pairs = |start: i32| [start, start + 1];
+    let (array, stats) = open(&one_dimension(&[0, 2, 4].map(|start| pairs(start).to_vec())));
+    array.engine.disorder.let_readers_find();
+    let view = View::new(array, None, None).unwrap();
+    assert_eq!(view.tile_runs().unwrap().len(), 3);
+    assert_eq!(stats.tiles_opened.get(), 0);
+    assert!(all(&view, 0).unwrap() == bytes_of(0..6));
+    // One reader fails, not one for each fragment.
+    let (array, _) = open(&one_dimension(&[vec![1, 0], vec![3, 2], vec![5, 4]]));
+    array.engine.disorder.let_readers_find();
+    let view = || View::new(array.clone(), None, None).unwrap();
+    let before = view();
+    assert_eq!(all(&before, 0).unwrap_err().errno(), libc::EIO);
+    assert_eq!(all(&before, 1).unwrap_err().errno(), libc::EIO);
+    assert!(all(&view(), 0).unwrap() == bytes_of(0..6));
+    assert!(all(&view(), 1).unwrap() == (0..6).flat_map(|place| [place as u8; 6]).collect::<Vec<u8>>());
+}
+
+#[test]
 fn a_field_that_is_no_dimension_takes_no_coordinates() {
     let parts = [0..1600, 1600..3200, 3200..4800];
     let (array, stats) = open(&one_dimension(&parts.map(Iterator::collect)));
