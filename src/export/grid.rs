@@ -541,7 +541,9 @@ pub fn stored(view: &View, field: usize, null_value: Option<Vec<u8>>) -> Result<
     let mut variable = Variable::new(String::new(), VariableKind::Values, field, datatype);
     variable.number = number;
     variable.nullable = shown.nullable;
-    variable.fill = null(shown, shown.fill_value.clone());
+    let mut fill = shown.fill_value.clone();
+    convert(None, datatype, &mut fill);
+    variable.fill = null(shown, fill);
     variable.fill_value = null_value;
     variable.open(view)
 }

@@ -402,15 +402,16 @@ fn digits(value: Scalar) -> String {
     match value {
         Scalar::Signed(number) => number.to_string(),
         Scalar::Unsigned(number) => number.to_string(),
-        Scalar::Float32(number) => float(number, f32::is_nan),
-        Scalar::Float64(number) => float(number, f64::is_nan),
+        Scalar::Float32(number) => float(number.into()),
+        Scalar::Float64(number) => float(number),
     }
 }
 
-fn float<T: std::fmt::LowerExp + Copy>(value: T, is_nan: fn(T) -> bool) -> String {
-    match is_nan(value) {
+/// Digits that are this number in double precision, in which readers take them.
+fn float(number: f64) -> String {
+    match number.is_nan() {
         true => "nan".to_owned(),
-        false => format!("{value:e}"),
+        false => format!("{number:e}"),
     }
 }
 

@@ -220,7 +220,7 @@ pub fn enumeration(view: &View, field: &Field) -> Result<Option<Arc<Enumeration>
     let Some(file) = name.and_then(|name| schema.enumeration_file(name)) else {
         return Ok(None);
     };
-    if !matches!(field.datatype.kind(), Kind::Signed | Kind::Unsigned)
+    if !matches!(field.datatype.kind(), Kind::Signed | Kind::Unsigned | Kind::Bool)
         || field.cell_val_num != CellValNum::Fixed(1)
     {
         return Ok(None);
