@@ -273,7 +273,12 @@ impl Site {
                 let reason = format!("not found: {}", error.message());
                 Err(Refusal::new(StatusCode::NOT_FOUND, reason))
             }
-            Err(error) if is_absent_state(&error) => Err(Refusal::not_found()),
+            // Not 404, which readers of Zarr take for a chunk of fill values.
+            Err(error) if error.kind() == ErrorKind::Io(libc::ESTALE) => Err(Refusal::new(
+                StatusCode::GONE,
+                "the state of this name is not there any more",
+            )),
+            Err(error) if error.kind() == ErrorKind::Io(libc::ENAMETOOLONG) => Err(Refusal::not_found()),
             Err(error) => Err(self.failed(path, &error)),
         }
     }
@@ -516,11 +521,6 @@ fn stored_names(path: &UrlPath) -> Option<&[OsString]> {
         [own, stored, names @ ..] if *own == *OWN_DIRECTORY && *stored == *STORED => Some(names),
         _ => None,
     }
-}
-
-/// Whether the error of a lookup means that a state is not there any more, or that a name is too long.
-fn is_absent_state(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Io(libc::ESTALE | libc::ENAMETOOLONG))
 }
 
 /// Whether an errno means that the other side of a network does not answer.

@@ -390,7 +390,7 @@ def pins(checks):
             ]:
                 status, _, body = client.ask(method, where, **headers)
                 told = folder.encode() in body
-                checks.equal(f"a state that is gone: {method} {where} {headers}", (status, told), (404, False))
+                checks.equal(f"a state that is gone: {method} {where} {headers}", (status, told), (410, False))
 
 
 def load(checks, url, file, whole):
