@@ -2,6 +2,7 @@
 
 use hyper::HeaderMap;
 use hyper::header::{ACCEPT, HeaderName};
+use percent_encoding::{CONTROLS, percent_decode_str, percent_encode, utf8_percent_encode};
 
 /// The value of a header that occurs once, as text; None if it occurs more often, or is no text.
 pub fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
@@ -54,15 +55,29 @@ fn weight(headers: &HeaderMap, group: &str, subtype: &str) -> (f32, u8) {
 pub fn parameters(query: &str) -> Vec<(String, String)> {
     let decode = |text: &str| {
         let text = text.replace('+', " ");
-        percent_encoding::percent_decode_str(&text)
-            .decode_utf8_lossy()
-            .into_owned()
+        spelled(&percent_decode_str(&text).collect::<Vec<u8>>())
     };
     let parts = query.split('&').filter(|part| !part.is_empty());
     parts
         .map(|part| part.split_once('=').unwrap_or((part, "")))
         .map(|(name, value)| (decode(name), decode(value)))
         .collect()
+}
+
+/// Bytes as text that a form can hold, and that a range of strings takes for them: control characters and what
+/// is not UTF-8 are percent-encoded.
+pub fn spelled(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for char in chunk.valid().chars() {
+            match char.is_control() {
+                true => out.extend(utf8_percent_encode(char.encode_utf8(&mut [0; 4]), CONTROLS)),
+                false => out.push(char),
+            }
+        }
+        out.extend(percent_encode(chunk.invalid(), CONTROLS));
+    }
+    out
 }
 
 #[cfg(test)]
@@ -104,5 +119,7 @@ mod tests {
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(parameters("a=b+c&d&&json=x%3Dy%26&=e"), expected);
         assert!(parameters("").is_empty());
+        let bytes = [("box".to_owned(), "é%FF..a%0Ab%C2%85".to_owned())];
+        assert_eq!(parameters("box=%C3%A9%FF..a%0Ab%C2%85"), bytes);
     }
 }

@@ -8,6 +8,7 @@
 
 use super::Pieces;
 use super::entry::{Asked, Entry, child};
+use super::headers;
 use super::path::{self, UrlPath};
 use crate::error::{Error, Result};
 use crate::export::picture::Picture;
@@ -551,11 +552,10 @@ fn choices(asked: &Asked, viewed: &Viewed, out: &mut String) {
     let below = &asked.path.names[asked.path.names.len() - viewed.levels()..];
     out.push_str("<div class=\"choose\">\n");
     if viewed.has_times {
-        let now = if viewed.at {
-            shown(&below[1])
-        } else {
-            Html(String::new())
-        };
+        let now = Html(match viewed.at {
+            true => headers::spelled(below[1].as_encoded_bytes()),
+            false => String::new(),
+        });
         let _ = write!(
             out,
             "<form method=\"get\"><label for=\"at\">As it was at</label><input id=\"at\" name=\"at\" value=\"{now}\" \
@@ -567,10 +567,10 @@ fn choices(asked: &Asked, viewed: &Viewed, out: &mut String) {
         }
         out.push_str("</datalist></form>\n");
     }
-    let part = match viewed.part {
-        true => shown(&below[below.len() - 1]),
-        false => Html(String::new()),
-    };
+    let part = Html(match viewed.part {
+        true => headers::spelled(below[below.len() - 1].as_encoded_bytes()),
+        false => String::new(),
+    });
     let dimensions = viewed.view().map(|view| preview::fields(&view, FIELDS));
     let dimensions = dimensions
         .into_iter()
