@@ -11,6 +11,7 @@ use crate::storage::location::Location;
 use crate::storage::{Audience, Blob, DirEntry, LocalFiles, Metadata, Storage, Want};
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -102,8 +103,15 @@ impl Storage for FollowingStorage {
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn Blob>> {
-        let (storage, path) = self.resolve(path)?;
-        storage.open(path)
+        let (storage, below) = self.resolve(path)?;
+        let blob = storage.open(below)?;
+        Ok(match self.member(path) {
+            Some(_) => Arc::new(MemberBlob {
+                blob,
+                display: self.display(path),
+            }),
+            None => blob,
+        })
     }
 
     fn display(&self, path: &Path) -> String {
@@ -201,6 +209,51 @@ impl FollowingStorage {
     }
 }
 
+/// A file of a member, which is called by its whole URL: other members may have one of its path, and of its
+/// version if they are copies.
+struct MemberBlob {
+    blob: Arc<dyn Blob>,
+    display: String,
+}
+
+impl Blob for MemberBlob {
+    fn len(&self) -> u64 {
+        self.blob.len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        self.blob.read_at(offset, out)
+    }
+
+    fn will_read(&self, range: Range<u64>) {
+        self.blob.will_read(range);
+    }
+
+    fn will_read_through(&self, range: Range<u64>) {
+        self.blob.will_read_through(range);
+    }
+
+    fn forget(&self, range: Range<u64>) {
+        self.blob.forget(range);
+    }
+
+    fn display(&self) -> &str {
+        &self.display
+    }
+
+    fn version(&self) -> (u64, u64, u64) {
+        self.blob.version()
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.blob.is_unchanged()
+    }
+
+    fn read(&self, offset: u64, size: u64) -> Result<Vec<u8>> {
+        self.blob.read(offset, size)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +298,9 @@ mod tests {
         assert_eq!(*opened.lock().unwrap(), ["s3://b/one", "s3://c/two"]);
         assert_eq!(storage.display(&one), "s3://b/one");
         assert_eq!(storage.display(&two.join("__schema/x")), "s3://c/two/__schema/x");
+        let called = |path: &Path| storage.open(path).unwrap().display().to_owned();
+        assert_eq!(called(&two.join("__schema/x")), "s3://c/two/__schema/x");
+        assert_eq!(called(Path::new("__schema/x")), "__schema/x");
         let identity = |path: &Path| storage.metadata(path).unwrap().identity;
         assert_ne!(identity(&one), identity(&two));
         assert_ne!(identity(&one), identity(Path::new("")));
