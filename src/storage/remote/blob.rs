@@ -11,10 +11,10 @@ use super::piece_pool::{Holder, Pool, SMALL_PIECE};
 use super::pieces::{MAX_WINDOW, Piece, Pieces};
 use super::{convert, guarded, retries};
 use crate::error::{Error, ErrorKind, Result};
-use crate::runtime::lock;
 use crate::runtime::requester::is_of_others;
 use crate::runtime::single_flight::Flight;
 use crate::runtime::stats::Stats;
+use crate::runtime::{Permits, lock};
 use crate::storage::Blob;
 use bytes::Bytes;
 use object_store::path::Path as Key;
@@ -69,6 +69,12 @@ const LISTED_AGAIN: Duration = Duration::from_secs(1);
 
 /// How long after its body broke off an object without an ETag is asked for again.
 const ASKED_AGAIN: Duration = Duration::from_millis(500);
+
+/// Answers that are being written to disk caches. They are in memory until then.
+static WRITING: Permits = Permits::new();
+
+/// How many there may be, of up to 8 MiB each. What comes while there are as many is not written.
+const MAX_WRITING: usize = 8;
 
 /// One state of an object. All open handles share it and its pieces.
 pub(super) struct RemoteFile {
@@ -363,17 +369,17 @@ impl RemoteFile {
             ..GetOptions::default()
         };
         let until = Instant::now() + retries().retry_timeout;
-        let found = loop {
+        let (found, has_etag) = loop {
             let answer = self.fetcher.objects.get_opts(&self.key, options.clone()).await;
             let answer = answer.map_err(convert)?;
             if !is_from(&self.listed, &answer.meta, &self.seen) {
                 return Err(Error::changed());
             }
             // `object_store` asks for the rest of a body that breaks off only if there is an ETag.
-            let goes_on = answer.meta.e_tag.is_some();
+            let etag = answer.meta.e_tag.clone();
             match answer.bytes().await {
-                Err(_) if !goes_on && Instant::now() < until => sleep(ASKED_AGAIN).await,
-                found => break found.map_err(convert)?,
+                Err(_) if etag.is_none() && Instant::now() < until => sleep(ASKED_AGAIN).await,
+                found => break (found.map_err(convert)?, etag.is_some_and(|etag| !is_blank(&etag))),
             }
         };
         self.fetcher.stats.bytes_fetched.add(found.len() as u64);
@@ -386,18 +392,26 @@ impl RemoteFile {
                 },
             ));
         }
-        self.store_on_disk(range.start, &found);
+        // Without its ETag an answer may be of another state than the listing.
+        if has_etag {
+            self.store_on_disk(range.start, &found);
+        }
         Ok(found)
     }
 
-    /// Stores the whole parts within `bytes`, which begin at offset `start`, in the disk cache.
+    /// Stores the whole parts within `bytes`, which begin at offset `start`, in the disk cache, unless it is
+    /// slower than the store.
     fn store_on_disk(&self, start: u64, bytes: &Bytes) {
         let Some((disk, etag)) = self.on_disk() else {
+            return;
+        };
+        let Some(permit) = WRITING.take(MAX_WRITING) else {
             return;
         };
         let (disk, etag, url) = (disk.clone(), etag.to_owned(), self.url.clone());
         let (bytes, len) = (bytes.clone(), self.listed.len);
         tokio::task::spawn_blocking(move || {
+            let _permit = permit;
             let end = start + bytes.len() as u64;
             for part in start.div_ceil(PART)..end.div_ceil(PART) {
                 let whole = part * PART..(part + 1).saturating_mul(PART).min(len);

@@ -15,12 +15,13 @@
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 /// The key of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,6 +59,9 @@ const DIGEST: usize = 32;
 const MAX_STORED: u64 = PART + DIGEST as u64;
 /// Temporary files older than this are left over from killed processes.
 const MAX_TEMPORARY_AGE: Duration = Duration::from_secs(600);
+/// How long the lock of the sum is waited for, and how often it is tried.
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(5);
+const LOCK_RETRY: Duration = Duration::from_millis(2);
 /// The modification time is updated at most this often.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -195,7 +199,7 @@ impl DiskCache {
             .mode(0o600)
             .open(self.parts.join(TOTAL))?;
         // The lock is released when the file is closed, and when the process is killed.
-        file.lock()?;
+        lock_within(&file, MAX_LOCK_WAIT)?;
         let boot = boot();
         let mut text = Vec::new();
         (&file).take(256).read_to_end(&mut text)?;
@@ -266,6 +270,21 @@ impl DiskCache {
         }
         let (folder, file) = name.split_at_checked(2).unwrap_or((&name, ""));
         self.parts.join(folder).join(file)
+    }
+}
+
+/// Locks a file. Fails if that takes longer than `most`: a process that is stopped may hold the lock.
+fn lock_within(file: &File, most: Duration) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if begun.elapsed() >= most => {
+                return Err(io::Error::other("another process holds the lock of its lengths"));
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY),
+        }
     }
 }
 

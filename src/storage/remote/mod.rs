@@ -157,6 +157,8 @@ fn convert(error: object_store::Error) -> Error {
         // For listings, some stores report these as generic errors.
         _ if says(&["403 Forbidden"]) => refused(REFUSED),
         _ if says(&["401 Unauthorized"]) => refused(WANTED),
+        // Ranges lie within the object as it was listed.
+        _ if says(&["416 Range Not Satisfiable"]) => Error::changed(),
         _ if says(&EXPIRED) => refused("the credentials for the store have expired"),
         _ => Error::new(ErrorKind::Io(libc::EIO), shortened(text)),
     }
