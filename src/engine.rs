@@ -312,9 +312,9 @@ impl Engine {
         }
     }
 
-    /// Calls `read`, which reads the fragment at `directory`. If a file is missing, lists the directory again
-    /// and calls `read` once more.
-    pub fn read_fragment<T>(&self, directory: &Path, read: impl Fn() -> Result<T>) -> Result<T> {
+    /// Calls `read`, which reads files of `directory`. If one is missing, lists the directory again and calls
+    /// `read` once more.
+    pub fn read_in<T>(&self, directory: &Path, read: impl Fn() -> Result<T>) -> Result<T> {
         match read() {
             Err(e) if e.kind() == ErrorKind::NotFound && self.list_anew(directory) => read(),
             result => result,

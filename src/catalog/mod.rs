@@ -322,15 +322,23 @@ impl Array {
     ///
     /// `Missing` if there is no such file; fails if it cannot be read or decoded.
     pub fn enumeration(&self, file: &[u8]) -> Result<Enumeration> {
-        let path = self.enumeration_path(file)?;
-        let (blob, body) = self.generic_file(&path).map_err(Error::missing_if_not_found)?;
+        let (blob, body) = self.read_enumeration(file, |path| self.generic_file(path))?;
         Enumeration::parse(&body).map_err(|e| e.in_part("enumeration").in_file(blob.display()))
     }
 
     /// [`Array::enumeration`] for reads of ranges.
     pub(crate) fn enumeration_body(&self, file: &[u8]) -> Result<GenericFile> {
+        self.read_enumeration(file, |path| {
+            GenericFile::open(&self.engine, path, self.key.as_ref(), true)
+        })
+    }
+
+    /// Calls `read` for the path of an enumeration's file. The schema that names it may have been listed later.
+    fn read_enumeration<T>(&self, file: &[u8], read: impl Fn(&Path) -> Result<T>) -> Result<T> {
         let path = self.enumeration_path(file)?;
-        GenericFile::open(&self.engine, &path, self.key.as_ref(), true).map_err(Error::missing_if_not_found)
+        let directory = path.parent().unwrap_or(&path);
+        let found = self.engine.read_in(directory, || read(&path));
+        found.map_err(Error::missing_if_not_found)
     }
 
     /// The path of the enumeration in `file`, relative to the source.

@@ -246,7 +246,7 @@ impl Column {
                 false => Arc::new(Reopened::new(&info.engine, path.clone())?),
             })
         };
-        let blob = info.engine.read_fragment(&info.path, open).map_err(missing)?;
+        let blob = info.engine.read_in(&info.path, open).map_err(missing)?;
         info.edition.meet(&info.engine, field.slot, part, blob.version());
         let offsets = info.list(field.slot, list, self.hold)?;
         Ok(TileFile {

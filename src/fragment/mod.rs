@@ -343,7 +343,7 @@ impl Fragment {
 
     /// Calls `read`, which reads the metadata file, and completes its errors.
     fn reading<T>(&self, read: impl Fn() -> Result<T>) -> Result<T> {
-        let read = self.engine.read_fragment(&self.path, read);
+        let read = self.engine.read_in(&self.path, read);
         read.map_err(|e| {
             let path = self.metadata_path();
             if !e.may_pass()

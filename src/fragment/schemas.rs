@@ -78,7 +78,13 @@ impl Schemas {
         }
         let path = self.path(name);
         let checked = Instant::now();
-        let state = self.engine.storage.metadata(&path)?.version;
+        let metadata = || self.engine.storage.metadata(&path);
+        // What refers to the schema may have been listed later than the schemas.
+        let metadata = match path.parent() {
+            Some(directory) if name != LEGACY_SCHEMA => self.engine.read_in(directory, metadata),
+            _ => metadata(),
+        };
+        let state = metadata?.version;
         if let Some(known) = lock(&self.parsed).get_mut(name)
             && known.state == state
         {
