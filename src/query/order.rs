@@ -26,9 +26,10 @@ const BLOCK: usize = 256;
 
 /// The order in which readers merge the cells of an array.
 ///
-/// Two keys are equal exactly if the coordinates are equal in every dimension; `-0.0` and `0.0` are equal.
-/// Coordinates outside the domain have the key of the nearest bound. Writers refuse these, unless they do not
-/// check.
+/// Two keys are equal exactly if the coordinates are equal in every dimension; `-0.0` and `0.0` are equal. NaN
+/// has the key of another number. Writers refuse coordinates outside of the domain, unless they do not check
+/// them or a lossy filter makes others of them. Such coordinates have the key of the nearest bound, unless the
+/// order is made for them.
 pub struct GlobalOrder {
     /// The dimensions in the schema's order.
     axes: Vec<Axis>,
@@ -36,6 +37,8 @@ pub struct GlobalOrder {
     /// The parts of a key, most significant first.
     parts: Vec<KeyPart>,
     words: Option<usize>,
+    /// Whether coordinates outside of the domain have keys of their own.
+    outside: bool,
 }
 
 /// The position of a cell in the global order, in a form that compares quickly. It is `[u64; N]` where
@@ -69,8 +72,9 @@ struct Axis {
     size: Option<usize>,
     /// The ordinal (see [`Axis::ordinals`]) of the lower bound of the domain.
     origin: u64,
-    /// The distance between the ordinals of the two bounds.
+    /// The distance between the ordinals of the two bounds, or with `outside` the greatest of any two.
     width: u64,
+    outside: bool,
     tiles: Option<Tiles>,
 }
 
@@ -116,8 +120,9 @@ struct Block {
 
 impl GlobalOrder {
     /// The order of an array's cells. `schema` may be any of its schemas: dimensions, domain and order are
-    /// the same in all. `Unsupported` for Hilbert order in more than 63 dimensions.
-    pub fn new(schema: &Schema) -> Result<GlobalOrder> {
+    /// the same in all. With `outside`, coordinates outside of the domain have keys of their own. `Unsupported`
+    /// for Hilbert order in more than 63 dimensions.
+    pub fn new(schema: &Schema, outside: bool) -> Result<GlobalOrder> {
         let count = schema.dimensions.len();
         let hilbert = schema.cell_order == Layout::Hilbert;
         let curve = match hilbert {
@@ -134,7 +139,7 @@ impl GlobalOrder {
             .map(|dimension| {
                 // Along a single dimension of integers, the order of coordinates is that of tiles.
                 let alone = count == 1 && dimension.datatype.kind() != Kind::Float;
-                Axis::new(dimension, !hilbert && !alone)
+                Axis::new(dimension, !hilbert && !alone, outside)
             })
             .collect();
         let along = |layout: Layout, i: usize| match layout {
@@ -170,6 +175,7 @@ impl GlobalOrder {
             curve,
             parts,
             words: packs.then_some(words as usize),
+            outside,
         })
     }
 
@@ -180,14 +186,15 @@ impl GlobalOrder {
     }
 
     /// The least and the greatest key that a cell in a box can have. None if that is unknown: in Hilbert
-    /// order, if tile numbers overflow, and for a box with NaN or with other dimensions.
+    /// order, if tile numbers overflow, if there are keys outside of the domain, and for a box with NaN or with
+    /// other dimensions.
     pub fn interval<K: SortKey>(&self, rect: &Rect) -> Option<(K, K)> {
         self.intervals(&[rect])?.pop()
     }
 
     /// As [`GlobalOrder::interval`], for several boxes; None if it is unknown for one.
     pub fn intervals<K: SortKey>(&self, rects: &[&Rect]) -> Option<Vec<(K, K)>> {
-        if self.curve.is_some() || self.axes.iter().any(Axis::overflows) {
+        if self.curve.is_some() || self.outside || self.axes.iter().any(Axis::overflows) {
             return None;
         }
         // For each dimension, the lower and the upper end of each box, concatenated, and their offsets.
@@ -373,7 +380,7 @@ fn bits(number: u64) -> u32 {
 }
 
 impl Axis {
-    fn new(dimension: &Dimension, tiled: bool) -> Axis {
+    fn new(dimension: &Dimension, tiled: bool, outside: bool) -> Axis {
         let mut axis = Axis {
             datatype: dimension.datatype,
             size: match dimension.cell_val_num.is_var() {
@@ -382,6 +389,7 @@ impl Axis {
             },
             origin: 0,
             width: u64::MAX,
+            outside: false,
             tiles: None,
         };
         let Some(domain) = &dimension.domain else {
@@ -392,7 +400,11 @@ impl Axis {
         axis.ordinals(&domain.hi, &mut hi);
         let ([lo], [hi]) = (lo, hi);
         axis.origin = lo;
-        axis.width = hi - lo;
+        axis.outside = outside;
+        axis.width = match outside {
+            true => u64::MAX >> (64 - 8 * axis.datatype.size()),
+            false => hi - lo,
+        };
         if let Some(extent) = dimension.tile_extent.as_ref().filter(|_| tiled) {
             axis.tiles = Tiles::new(axis.datatype, &domain.lo, &domain.hi, extent);
         }
@@ -439,15 +451,21 @@ impl Axis {
 
     /// The ordinals of fixed-size coordinates: their distance from the lower bound of the domain, at most the
     /// width of the domain. It is counted in steps: 1 for integers, and to the next float for floats.
-    /// Ordinals compare as the coordinates do.
+    /// Ordinals compare as the coordinates do, but that with `outside` those below the domain come last, as they
+    /// do in libtiledb.
     fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
         macro_rules! each {
             ($unsigned:ty, $ordinal:expr) => {{
-                let values = values.as_chunks().0;
-                for (ordinal, value) in ordinals.iter_mut().zip(values) {
-                    let ordinal_of: fn($unsigned) -> $unsigned = $ordinal;
-                    let number = u64::from(ordinal_of(<$unsigned>::from_le_bytes(*value)));
-                    *ordinal = number.saturating_sub(self.origin).min(self.width);
+                let values = values.as_chunks().0.iter();
+                let ordinal_of: fn($unsigned) -> $unsigned = $ordinal;
+                let numbers = values.map(|value| u64::from(ordinal_of(<$unsigned>::from_le_bytes(*value))));
+                match self.outside {
+                    true => numbers.zip(ordinals).for_each(|(number, ordinal)| {
+                        *ordinal = number.wrapping_sub(self.origin) & self.width;
+                    }),
+                    false => numbers.zip(ordinals).for_each(|(number, ordinal)| {
+                        *ordinal = number.saturating_sub(self.origin).min(self.width);
+                    }),
                 }
             }};
         }

@@ -273,7 +273,7 @@ fn keys_compare_as_cells_do() {
     let mut words = [0; 5];
     for round in 0..3000 {
         let schema = random_schema(&mut random);
-        let order = GlobalOrder::new(&schema).unwrap();
+        let order = GlobalOrder::new(&schema, false).unwrap();
         words[order.words().unwrap_or(0)] += 1;
         let count = if round % 50 == 0 { 3 * BLOCK + 1 } else { 20 };
         let cells: Vec<Cell> = (0..count)
@@ -312,7 +312,7 @@ fn cells_in_a_box_have_keys_in_its_interval() {
     let mut checked = 0;
     while checked < 500 {
         let schema = random_schema(&mut random);
-        let order = GlobalOrder::new(&schema).unwrap();
+        let order = GlobalOrder::new(&schema, false).unwrap();
         let mut some = || -> Cell {
             schema
                 .dimensions
@@ -361,7 +361,7 @@ fn cells_in_a_box_have_keys_in_its_interval() {
 #[test]
 fn a_box_that_is_none_has_no_interval() {
     let schema = schema(22, true, &[field("x", Datatype::Float32)], &[]);
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     let rect = |lo: &[u8]| {
         vec![Range {
             lo: lo.to_vec(),
@@ -381,7 +381,7 @@ fn small_domains_take_one_word() {
     let mut schema = schema(22, true, &dimensions, &[]);
     schema.cell_order = Layout::RowMajor;
     // 1 to 100 in tiles of 10 along both: 4 bits for the tile and 4 for the position in it.
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     assert_eq!(order.words(), Some(1));
     let cell = |x: i64, y: i64| vec![x.to_le_bytes().to_vec(), y.to_le_bytes().to_vec()];
     let key = |x, y| keys::<[u64; 1]>(&schema, &order, &[cell(x, y)])[0][0];
@@ -392,10 +392,10 @@ fn small_domains_take_one_word() {
         [1, 9, 1, 9]
     );
     schema.tile_order = Layout::ColMajor;
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     assert_eq!(keys::<[u64; 1]>(&schema, &order, &[cell(12, 100)])[0][0], 0x9119);
     schema.cell_order = Layout::ColMajor;
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     assert_eq!(keys::<[u64; 1]>(&schema, &order, &[cell(12, 100)])[0][0], 0x9191);
 }
 
@@ -415,7 +415,7 @@ fn a_float_at_the_end_of_its_domain_is_in_a_tile_of_its_own() {
         });
         d.tile_extent = Some(number(1.0));
     }
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     let cells = [vec![number(0.5), number(1.0)], vec![number(0.75), number(0.0)]];
     assert_eq!(orders(&schema, &order, &cells)[0], [Ordering::Greater]);
 }
@@ -429,7 +429,7 @@ fn tiles_whose_number_overflows_are_those_of_libtiledb() {
         hi: number(f32::MAX),
     });
     schema.dimensions[0].tile_extent = Some(number(9e37));
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     // From 0 on, the distance to the lower bound is infinite or close to it. An infinite one gives the first
     // tile.
     let cells = [f32::MIN, -2.6e38, 1e38, f32::MAX, -2.4e38, 0.0].map(|v| vec![number(v)]);
@@ -443,7 +443,7 @@ fn tiles_whose_number_overflows_are_those_of_libtiledb() {
 fn zeros_of_both_signs_have_one_key() {
     let mut schema = schema(22, true, &[field("x", Datatype::Float64)], &[]);
     schema.dimensions[0].domain.as_mut().unwrap().lo = (-0.0f64).to_le_bytes().to_vec();
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     let cells = [0.0f64, -0.0, f64::MIN_POSITIVE].map(|v| vec![v.to_le_bytes().to_vec()]);
     let found = orders(&schema, &order, &cells);
     assert!(
@@ -457,7 +457,7 @@ fn coordinates_outside_the_domain_are_at_its_ends() {
     let mut random = Random(3);
     for _ in 0..1000 {
         let schema = random_schema(&mut random);
-        let order = GlobalOrder::new(&schema).unwrap();
+        let order = GlobalOrder::new(&schema, false).unwrap();
         let cells: Vec<Cell> = (0..20)
             .map(|_| {
                 let dimensions = schema.dimensions.iter();
@@ -475,7 +475,7 @@ fn coordinates_outside_the_domain_are_at_its_ends() {
     }
     let dimensions = [field("x", Datatype::Int64), field("y", Datatype::Int64)];
     let schema = schema(22, true, &dimensions, &[]);
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     let cell = |x: i64, y: i64| vec![x.to_le_bytes().to_vec(), y.to_le_bytes().to_vec()];
     let cells = [cell(-5, 7), cell(1, 7), cell(100, 7), cell(i64::MAX, 7)];
     assert_eq!(
@@ -493,7 +493,7 @@ fn texts_of_which_one_begins_the_other() {
         &[],
     );
     schema.cell_order = Layout::RowMajor;
-    let order = GlobalOrder::new(&schema).unwrap();
+    let order = GlobalOrder::new(&schema, false).unwrap();
     assert_eq!(order.words(), None);
     let cell = |a: &str, b: &str| vec![a.as_bytes().to_vec(), b.as_bytes().to_vec()];
     let cells = [
@@ -516,9 +516,9 @@ fn a_curve_needs_a_bit_for_each_dimension() {
     let names: Vec<&'static str> = names.into_iter().map(|name| &*name.leak()).collect();
     let fields: Vec<_> = names.iter().map(|name| field(name, Datatype::Int8)).collect();
     let mut schema = schema(22, true, &fields, &[]);
-    assert_eq!(GlobalOrder::new(&schema).unwrap().words(), None);
+    assert_eq!(GlobalOrder::new(&schema, false).unwrap().words(), None);
     schema.cell_order = Layout::Hilbert;
-    assert!(GlobalOrder::new(&schema).is_err());
+    assert!(GlobalOrder::new(&schema, false).is_err());
     schema.dimensions.pop();
-    assert!(GlobalOrder::new(&schema).is_ok());
+    assert!(GlobalOrder::new(&schema, false).is_ok());
 }

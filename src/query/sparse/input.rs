@@ -88,8 +88,8 @@ pub(super) struct Window<K> {
     pub ranks: Vec<u64>,
     /// The timestamp of each; empty if the fragment has one timestamp for all.
     pub times: Vec<u64>,
-    /// For each, [`DELETED`] and a bit for each dimension of floats whose coordinate is -0.0; empty if all
-    /// are 0.
+    /// For each, [`DELETED`] and two bits for each dimension of floats, whether the coordinate is -0.0 and
+    /// whether it is NaN; empty if all are 0.
     pub marks: Vec<u64>,
     /// The rank of the first candidate, counting those that are left out.
     pub first: u64,
@@ -341,14 +341,15 @@ impl Input {
                 let Some(number) = Scalar::read(datatype, value).map(Scalar::float) else {
                     return Err(Error::internal("a coordinate is no number"));
                 };
-                // NaN has the key of one end of the domain.
-                if number.is_nan() || number == 0.0 && number.is_sign_negative() {
-                    if bit >= 63 {
-                        let message = format!("-0.0 or NaN in dimension {i}, and 63 others are of floats");
+                // NaN has the key of another number, which may be 0.
+                let is_nan = number.is_nan();
+                if is_nan || number == 0.0 && number.is_sign_negative() {
+                    if bit >= 31 {
+                        let message = format!("-0.0 or NaN in dimension {i}, and 31 others are of floats");
                         return Err(self.info.place(Error::limit(message)));
                     }
                     window.marks.resize(count, 0);
-                    window.marks[cell] |= 1 << bit;
+                    window.marks[cell] |= 1 << (2 * bit + usize::from(is_nan));
                 }
             }
         }

@@ -229,7 +229,7 @@ impl Sparse {
             .iter()
             .try_fold(0u64, |sum, outline| sum.checked_add(outline.cells));
         let Some(total) = total else { return Ok(None) };
-        let order = GlobalOrder::new(&self.schema)?;
+        let order = GlobalOrder::new(&self.schema, false)?;
         let domains = outlines.iter().map(|outline| {
             outline
                 .domain
@@ -348,19 +348,20 @@ impl Sparse {
     }
 
     fn merge(&self) -> Result<Arc<dyn Merged>> {
-        let order = GlobalOrder::new(&self.schema)?;
+        let inputs = self.inputs()?;
+        let outside = inputs.iter().any(|input| may_leave_domain(&input.info));
+        let order = GlobalOrder::new(&self.schema, outside)?;
         match order.words() {
-            Some(1) => self.merged::<[u64; 1]>(order),
-            Some(2) => self.merged::<[u64; 2]>(order),
-            Some(3) => self.merged::<[u64; 3]>(order),
-            Some(4) => self.merged::<[u64; 4]>(order),
-            _ => self.merged::<ByteKey>(order),
+            Some(1) => self.merged::<[u64; 1]>(order, inputs),
+            Some(2) => self.merged::<[u64; 2]>(order, inputs),
+            Some(3) => self.merged::<[u64; 3]>(order, inputs),
+            Some(4) => self.merged::<[u64; 4]>(order, inputs),
+            _ => self.merged::<ByteKey>(order, inputs),
         }
     }
 
-    fn merged<K: SortKey + 'static>(&self, order: GlobalOrder) -> Result<Arc<dyn Merged>> {
-        /// Approximate bytes of memory for a candidate that a merge reads ahead.
-        const CANDIDATE: u64 = 128;
+    /// Opens the fragments.
+    fn inputs(&self) -> Result<Vec<Arc<Input>>> {
         let times = self.snapshot.times;
         let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
         let array = &self.array;
@@ -373,7 +374,7 @@ impl Sparse {
             false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
         };
         let tails = TailPrefetch::new(&array.engine, fragments.iter(), Fragment::is_open);
-        let inputs = parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
+        parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             tails.reach(index);
             let info = fragments[index].open_after(self.changes.of(index))?;
@@ -381,13 +382,23 @@ impl Sparse {
             let number = (index, self.unsorted.contains(&index));
             let input = Input::new(number, info, times, ranges.clone(), deletes, share)?;
             Ok(Arc::new(input))
-        })?;
+        })
+    }
+
+    fn merged<K: SortKey + 'static>(
+        &self,
+        order: GlobalOrder,
+        inputs: Vec<Arc<Input>>,
+    ) -> Result<Arc<dyn Merged>> {
+        /// Approximate bytes of memory for a candidate that a merge reads ahead.
+        const CANDIDATE: u64 = 128;
+        let array = &self.array;
         let memory = array.engine.cache.capacity() / 4 / parallel::threads();
         // A merge of the first cells need not read further ahead in a fragment.
         let enough = |most: u64| most.saturating_mul(CANDIDATE * inputs.len() as u64);
         let rules = Rules {
             order,
-            times,
+            times: self.snapshot.times,
             duplicates: self.schema.allows_duplicates,
             memory: self.most.map_or(memory, |most| memory.min(enough(most))),
             sorting: memory,
@@ -707,6 +718,24 @@ fn known_count(rules: &Rules, members: &[Arc<Input>]) -> Option<u64> {
     let once = rules.duplicates || members.iter().all(|input| !input.has_timestamps()) && !overlap(members);
     let mut counts = members.iter().map(|input| input.count());
     (whole && once).then(|| counts.try_fold(0u64, u64::checked_add))?
+}
+
+/// Whether a fragment may have coordinates outside of the array's domain: its writer did not check them, or a
+/// lossy filter has made others of them.
+fn may_leave_domain(info: &FragmentInfo) -> bool {
+    let schema = &info.schema;
+    let Some(written) = info.non_empty_domain() else {
+        return true;
+    };
+    let mut dimensions = schema.dimensions.iter().zip(written);
+    schema.has_lossy_dimensions()
+        || dimensions.any(|(dimension, written)| {
+            let less = |a: &[u8], b: &[u8]| {
+                compare(dimension.datatype, dimension.cell_val_num, a, b) == Some(Ordering::Less)
+            };
+            let domain = dimension.domain.as_ref();
+            domain.is_some_and(|domain| less(&written.lo, &domain.lo) || less(&domain.hi, &written.hi))
+        })
 }
 
 /// Whether the non-empty domains of some fragments overlap, so that cells may have the same coordinates.

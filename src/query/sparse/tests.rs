@@ -707,6 +707,25 @@ fn the_order_of_many_small_fragments_is_found_by_readers() {
 }
 
 #[test]
+fn coordinates_outside_of_the_domain_are_cells_of_their_own() {
+    // The domain is 0 to 5000.
+    let overlapping = [vec![5, 6000, 6010], vec![6, 6005, 7000]];
+    let apart = [vec![6000, 6001], vec![6002, 6003]];
+    let at_the_bound = [vec![5000], vec![5001]];
+    let below = [vec![2, -5, -3], vec![0, -4]];
+    for fragments in [&overlapping[..], &apart, &at_the_bound, &below] {
+        let (array, _) = open(&one_dimension(fragments));
+        let view = View::new(array, None, None).unwrap();
+        let bytes = all(&view, 0).unwrap();
+        let places = bytes.as_chunks().0.iter().map(|bytes| i32::from_le_bytes(*bytes));
+        let mut expected = fragments.concat();
+        // What is below comes last.
+        expected.sort_unstable_by_key(|place| *place as u32);
+        assert_eq!(places.collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
 fn a_field_that_is_no_dimension_takes_no_coordinates() {
     let parts = [0..1600, 1600..3200, 3200..4800];
     let (array, stats) = open(&one_dimension(&parts.map(Iterator::collect)));
