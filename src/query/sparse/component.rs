@@ -270,6 +270,7 @@ impl<K: SortKey + 'static> Component<K> {
         let members = self.inputs.iter().map(|input| Member {
             input: input.clone(),
             sorted: None,
+            stays: self.known.is_some(),
         });
         members.collect()
     }

@@ -307,7 +307,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
 
     /// Whether a candidate of `member` at the current place is the newest there with its `mark`.
     fn is_newest(&mut self, member: u32, mark: u64) -> bool {
-        if self.rules.duplicates {
+        if self.rules.duplicates || self.members[member as usize].stays {
             return true;
         }
         match self.seen.iter().find(|(seen, _)| *seen == mark) {

@@ -725,6 +725,30 @@ fn coordinates_outside_of_the_domain_are_cells_of_their_own() {
     }
 }
 
+/// Boxes have no NaN, so they do not tell that fragments have a cell at the same place.
+#[test]
+fn cells_at_nan_stay_where_boxes_are_apart() {
+    let float = Dimension {
+        datatype: FLOAT64,
+        lossy: false,
+        domain: Some((Double(0.0), Double(1.0))),
+        extent: Some(Double(1.0)),
+    };
+    let design = Design {
+        dimensions: vec![float.clone(), float],
+        ..Design::of_texts(4)
+    };
+    let cells = |places: [(f64, f64); 3]| places.map(|(x, y)| vec![Double(x), Double(y)]).to_vec();
+    let nan = (f64::NAN, f64::NAN);
+    let fragments = [
+        cells([(0.1, 0.1), (0.9, 0.2), nan]),
+        cells([(0.2, 0.8), (0.8, 0.9), nan]),
+    ];
+    let (array, _) = open(&stored(&design, &fragments, false));
+    let view = View::new(array, None, None).unwrap();
+    assert_eq!(all(&view, 2).unwrap().len(), 36);
+}
+
 #[test]
 fn a_field_that_is_no_dimension_takes_no_coordinates() {
     let parts = [0..1600, 1600..3200, 3200..4800];

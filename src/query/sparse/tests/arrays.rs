@@ -411,7 +411,13 @@ impl Written {
         }
         let bounds = |cells: &[Cell]| {
             let sides = design.dimensions.iter().enumerate().flat_map(|(i, dimension)| {
-                let along = || cells.iter().map(|cell| &cell.place[i]);
+                let is_nan = |place: &&Coordinate| matches!(place, Double(number) if number.is_nan());
+                let along = || {
+                    cells
+                        .iter()
+                        .map(|cell| &cell.place[i])
+                        .filter(|place| !is_nan(place))
+                };
                 let low = along().min_by(|a, b| a.compare(b)).unwrap().bytes();
                 let high = along().max_by(|a, b| a.compare(b)).unwrap().bytes();
                 let lengths = [(low.len() + high.len()) as u64, low.len() as u64];
