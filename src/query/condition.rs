@@ -229,8 +229,10 @@ fn find(wanted: &Field, fields: &[StoredField]) -> Result<Option<usize>> {
     match Stored::of(found.map(|found| (found, found.1.form())), form) {
         Stored::Nothing => Ok(None),
         Stored::Same((at, _)) => Ok(Some(at)),
-        // Bytes of any length are compared whatever their type is.
-        Stored::Other((at, field), _) if form.cell_val_num.is_var() && field.nullable == form.nullable => {
+        // Texts of one length or another, in this encoding or that, are compared as bytes.
+        Stored::Other((at, field), _)
+            if form.cell_val_num.is_var() && field.nullable == form.nullable && is_text(field.datatype) =>
+        {
             Ok(Some(at))
         }
         Stored::Other((_, field), _) => {
@@ -515,7 +517,7 @@ fn test(of: Form, op: ConditionOp, value: &[u8], offsets: &[u64]) -> Result<Test
     }
     let wrong_size = |length: usize| match (value.is_empty(), length) {
         (true, _) => Error::corrupt(format!(
-            "a null test on values of type {of}, which are never null"
+            "a null test on values of type {of}, which TileDB does not evaluate"
         )),
         (false, _) => Error::corrupt(format!(
             "the constant has {length} bytes, which does not fit values of type {of}"
