@@ -1,8 +1,11 @@
 //! The chunks in which `array.zarr/` and `array.nc` store an array.
 //!
 //! A chunk is a box of the view, counted from the region's lower corner: whole tile extents, joined while it
-//! has few cells and halved while it is large. It need not agree with tiles. Chunks at the upper ends have
-//! the full size as well, padded with the fill value.
+//! has few cells and halved while it is large, and then cut to the region. It need not agree with tiles. Chunks
+//! at the upper ends have the full size as well, padded with the fill value.
+//!
+//! Only the cut depends on what is written. So the chunks of an array that has grown are those of before, or
+//! take more bytes: readers who know the old ones get the same cells, or see that a chunk is not what they know.
 
 use super::grid::{Variable, VariableKind};
 use crate::bytes::{Bytes, Output};
@@ -40,7 +43,7 @@ impl Chunks {
         size: u64,
         inner: Option<u64>,
         shape: &[u64],
-        extents: &[u64],
+        extents: &[Extent],
     ) -> Result<Chunks> {
         let mut chunks = match axis {
             None => Chunks::new(shape, extents, size * inner.unwrap_or(1)),
@@ -59,30 +62,32 @@ impl Chunks {
     }
 
     /// The chunks of an array of cells of `size` bytes. While they are too small, the shortest side that can
-    /// grow is doubled.
-    pub(super) fn new(shape: &[u64], extents: &[u64], size: u64) -> Chunks {
-        let sides = shape
+    /// grow within the domain is doubled.
+    pub(super) fn new(shape: &[u64], extents: &[Extent], size: u64) -> Chunks {
+        let mut sides: Vec<u64> = extents
             .iter()
-            .zip(extents)
-            .map(|(length, extent)| *length.min(extent));
-        let mut sides: Vec<u64> = sides.map(|side| side.max(1)).collect();
+            .map(|extent| extent.tile.min(extent.domain))
+            .collect();
         let cells = |sides: &[u64]| sides.iter().copied().fold(1, u64::saturating_mul);
         while cells(&sides) < MIN_CHUNK_CELLS {
             let growing = sides
                 .iter_mut()
-                .zip(shape)
-                .filter(|(side, length)| **side < **length);
-            let Some((side, length)) = growing.min_by_key(|(side, _)| **side) else {
+                .zip(extents)
+                .filter(|(side, extent)| **side < extent.domain);
+            let Some((side, extent)) = growing.min_by_key(|(side, _)| **side) else {
                 break;
             };
             // A side is below MIN_CHUNK_CELLS here.
-            *side = (*side * 2).min(*length);
+            *side = (*side * 2).min(extent.domain);
         }
         while cells(&sides).saturating_mul(size) > MAX_CHUNK_SIZE {
             let Some(side) = sides.iter_mut().max().filter(|side| **side > 1) else {
                 break;
             };
             *side = side.div_ceil(2);
+        }
+        for (side, length) in sides.iter_mut().zip(shape) {
+            *side = (*side).min(*length).max(1);
         }
         Chunks {
             shape: shape.to_vec(),
@@ -265,12 +270,27 @@ impl GridChunk {
     }
 }
 
-/// The tile extent of each dimension of a dense array.
-pub(super) fn extents(schema: &Schema) -> Result<Vec<u64>> {
+/// Lengths along a dimension of a dense array, in cells, at least 1.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    /// Of a tile.
+    pub(super) tile: u64,
+    /// Of the domain; `u64::MAX` for 2^64.
+    pub(super) domain: u64,
+}
+
+/// The lengths along each dimension of a dense array.
+pub(super) fn extents(schema: &Schema) -> Result<Vec<Extent>> {
     let extents = schema.dimensions.iter().map(|dimension| {
-        let missing = || Error::corrupt("a dimension of a dense array needs a tile extent");
-        let extent = dimension.tile_extent.as_ref().ok_or_else(missing)?;
-        integer(dimension.datatype, extent)
+        let missing = || Error::corrupt("a dimension of a dense array needs a domain and a tile extent");
+        let tile = dimension.tile_extent.as_ref().ok_or_else(missing)?;
+        let domain = dimension.domain.as_ref().ok_or_else(missing)?;
+        let number = |bytes: &[u8]| integer(dimension.datatype, bytes);
+        let last = number(&domain.hi)?.wrapping_sub(number(&domain.lo)?) & dimension.datatype.mask();
+        Ok(Extent {
+            tile: number(tile)?.max(1),
+            domain: last.saturating_add(1),
+        })
     });
     extents.collect()
 }

@@ -19,7 +19,7 @@ pub mod image;
 #[cfg(test)]
 mod tests;
 
-use super::chunks::{Chunks, extents};
+use super::chunks::{Chunks, Extent, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Ground, Naming, VariableKind};
 use super::hdf5::MAX_RANK;
@@ -205,7 +205,7 @@ struct Member {
     dimensions: Option<Vec<usize>>,
     /// How many cells the data set has along each dimension of the array.
     lengths: Vec<u64>,
-    extents: Vec<u64>,
+    extents: Vec<Extent>,
     /// Where it is, if it may be a raster.
     ground: Option<Ground>,
 }
@@ -824,7 +824,7 @@ struct Found {
     dimensions: Vec<String>,
     /// The length of the domain of each dimension.
     domain: Vec<u64>,
-    extents: Vec<u64>,
+    extents: Vec<Extent>,
     is_scalar: bool,
     /// Its metadata, if exact lengths depend on them: GDAL's dimensions may be those of a raster.
     metadata: Option<Arc<Metadata>>,

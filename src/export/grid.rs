@@ -26,7 +26,7 @@ mod values;
 
 pub use naming::Naming;
 
-use super::chunks::{Chunks, extents};
+use super::chunks::{Chunks, Extent, extents};
 use super::encoded_names;
 use super::metadata::Metadata;
 use super::raster::Placed;
@@ -343,7 +343,7 @@ impl Grid {
     pub(super) fn new(
         mut dimensions: Vec<(String, u64)>,
         mut variables: Vec<Variable>,
-        extents: &[Vec<u64>],
+        extents: &[Vec<Extent>],
         attributes: Attributes,
     ) -> Result<Grid> {
         for variable in &mut variables {
@@ -550,7 +550,12 @@ pub fn stored(view: &View, field: usize, null_value: Option<Vec<u8>>) -> Result<
 
 /// Type and number of the values in a cell of a grid. None if grids leave the field out.
 pub(super) fn exported(field: &Field) -> Option<(Datatype, u64)> {
-    exported_as(field.datatype, field.cell_val_num)
+    let stored = match (field.datatype, &field.enumeration) {
+        // Indexes of labels, of which there may be more than two.
+        (Datatype::Bool, Some(_)) => Datatype::Uint8,
+        (stored, _) => stored,
+    };
+    exported_as(stored, field.cell_val_num)
 }
 
 fn exported_as(stored: Datatype, cell_val_num: CellValNum) -> Option<(Datatype, u64)> {

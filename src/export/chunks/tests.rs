@@ -3,9 +3,16 @@ use crate::bytes::Output;
 use crate::layout::FileLayout;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Tiles of these sides in a domain.
+fn tiles(sides: &[u64], domain: &[u64]) -> Vec<Extent> {
+    let lengths = sides.iter().zip(domain);
+    lengths.map(|(&tile, &domain)| Extent { tile, domain }).collect()
+}
+
 #[test]
 fn extents_are_put_together_or_halved() {
-    let sides = |shape: &[u64], extents: &[u64], size| Chunks::new(shape, extents, size).sides;
+    let whole = |shape: &[u64], sides: &[u64], size| Chunks::new(shape, &tiles(sides, shape), size);
+    let sides = |shape: &[u64], extents: &[u64], size| whole(shape, extents, size).sides;
     assert_eq!(sides(&[5, 6], &[3, 4], 8), [5, 6]);
     assert_eq!(sides(&[1 << 40], &[10], 8), [10 << 13]);
     assert_eq!(sides(&[1 << 20, 2], &[1, 1], 8), [1 << 15, 2]);
@@ -16,12 +23,32 @@ fn extents_are_put_together_or_halved() {
     );
     assert_eq!(sides(&[3, 3], &[1, 1], 1 << 30), [1, 1]);
     assert_eq!(sides(&[u64::MAX, u64::MAX], &[u64::MAX, 1], 1), [1 << 26, 1]);
-    let chunks = Chunks::new(&[1000, 1000], &[100, 7], 8);
+    let chunks = whole(&[1000, 1000], &[100, 7], 8);
     assert_eq!(
         (chunks.counts().collect::<Vec<_>>(), chunks.count()),
         (vec![3, 5], 15)
     );
     assert_eq!(chunks.part(&[2, 4]), (vec![800, 896], vec![200, 104]));
+}
+
+#[test]
+fn chunks_of_an_array_that_grows_are_the_same_or_larger() {
+    for (domain, sides) in [
+        ([1 << 40, 180, 360], [1, 90, 90]),
+        ([1 << 20; 3], [1 << 18, 1, 7]),
+    ] {
+        let mut last = (Vec::new(), 0);
+        for written in 1..200 {
+            let shape = [written, 180, 360];
+            let chunks = Chunks::new(&shape, &tiles(&sides, &domain), 8);
+            let cells: u64 = chunks.sides.iter().product();
+            assert!(
+                chunks.sides == last.0 || cells > last.1,
+                "{shape:?}: {chunks:?} after {last:?}"
+            );
+            last = (chunks.sides, cells);
+        }
+    }
 }
 
 /// Cells in memory.

@@ -10,7 +10,7 @@
 //! order. The arrays of the image have all axes, in the order t, c, z, y, x. Values are not moved for it: Zarr's
 //! codec `transpose` says how those of a chunk are stored.
 
-use crate::export::chunks::Chunks;
+use crate::export::chunks::{Chunks, Extent};
 use crate::export::grid::Value;
 use crate::export::metadata::GroupMetadata;
 use crate::format::scalar::Scalar;
@@ -247,7 +247,7 @@ pub(super) struct Stored<'s> {
     /// The length of each.
     pub shape: &'s [u64],
     /// The tile extent of each.
-    pub extents: &'s [u64],
+    pub extents: &'s [Extent],
     /// Bytes of a cell.
     pub size: u64,
 }
@@ -344,18 +344,13 @@ impl Level {
     /// A level with these of [`AXES`], among which are all of the array.
     fn new(axes: &[usize], stored: &Stored<'_>, depth: u64) -> Level {
         // Pixels are not cut.
-        let pixels = |lengths: &[u64]| {
-            let mut lengths = lengths.to_vec();
-            if let (Some(last), true) = (lengths.last_mut(), depth > 1) {
-                *last = last.div_ceil(depth);
+        let (mut pixels, mut extents) = (stored.shape.to_vec(), stored.extents.to_vec());
+        if let (Some(length), Some(extent), true) = (pixels.last_mut(), extents.last_mut(), depth > 1) {
+            for length in [length, &mut extent.tile, &mut extent.domain] {
+                *length = length.div_ceil(depth);
             }
-            lengths
-        };
-        let mut chunks = Chunks::new(
-            &pixels(stored.shape),
-            &pixels(stored.extents),
-            stored.size * depth,
-        );
+        }
+        let mut chunks = Chunks::new(&pixels, &extents, stored.size * depth);
         let (mut shape, mut sides) = (vec![1; axes.len()], vec![1; axes.len()]);
         let mut dimensions = Vec::new();
         let place = |name: &str| axes.iter().position(|axis| AXES[*axis] == name);
@@ -418,11 +413,13 @@ mod tests {
         let names = |names: &str| names.chars().map(String::from).collect::<Vec<String>>();
         let of = |dimensions: &str, shape: &[u64], extents: &[u64], depth| {
             let dimensions = names(dimensions);
+            let extents = extents.iter().zip(shape);
+            let extents: Vec<Extent> = extents.map(|(&tile, &domain)| Extent { tile, domain }).collect();
             let stored = Stored {
                 level: 0,
                 dimensions: &dimensions,
                 shape,
-                extents,
+                extents: &extents,
                 size: 1,
             };
             assert!(stored.axes(depth).is_ok());

@@ -1,6 +1,7 @@
 use super::*;
 use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
+use crate::export::chunks::Extent;
 use crate::export::tests::{arrays, dump};
 
 /// The file shown in the module's documentation.
@@ -15,7 +16,7 @@ fn example() -> Vec<u8> {
     let grid = Grid::new(
         vec![("d".to_owned(), 2)],
         vec![axis, values],
-        &[vec![2]],
+        &[vec![Extent { tile: 2, domain: 2 }]],
         attributes,
     );
     let group = FileGroup {
