@@ -79,6 +79,10 @@ impl Location {
                  credentials by the environment",
             );
         }
+        // Keys of object stores may have it.
+        if scheme.starts_with("http") && rest.contains('#') {
+            return refuse(shown(path), "what is behind a # is no part of a path: write %23");
+        }
         if host.is_empty() {
             return refuse(format!("{scheme}:///{path}"), "the URL names no bucket");
         }
@@ -181,6 +185,7 @@ mod tests {
             ("hdfs://a/b", "unknown scheme"),
             ("s3:///a", "no bucket"),
             ("s3://", "no bucket"),
+            ("https://example.com/a#b", "write %23"),
         ] {
             let message = parse(argument).unwrap_err().to_string();
             assert!(message.contains(part), "{argument}: {message}");
