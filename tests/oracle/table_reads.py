@@ -126,6 +126,17 @@ def compare_counts(checks, folder):
                     checks.equal(f"{name}: {what}: {took} chunks decoded of {needed} needed, bound {BOUND}", took <= BOUND * needed, True)
 
 
+def compare_small_fragments(checks, folder):
+    """Very many small fragments are not opened to know the length of the table."""
+    path = write(f"{folder}/small", [np.arange(100 * number, 100 * number + 100) for number in range(80)])
+    with counted(path) as (table, decoded):
+        size = table.stat().st_size
+        checks.equal("small fragments: chunks decoded by stat", decoded(), 0)
+        rows = pyarrow.parquet.read_table(table)
+        checks.equal("small fragments: bytes", size, len(table.read_bytes()))
+        checks.equal("small fragments: the rows", np.array_equal(rows["id"], np.arange(8000)), True)
+
+
 def compare_again(checks, folder):
     """Who goes through the file leaves its pages to the kernel, for all who open it afterwards. The kernel may drop a few at any time."""
     path = write(f"{folder}/again", [np.arange(number * ROWS, (number + 1) * ROWS) for number in range(FRAGMENTS)])
@@ -419,6 +430,7 @@ def main():
         compare_counts(checks, folder)
         compare_again(checks, folder)
         compare_ways(checks, folder)
+        compare_small_fragments(checks, folder)
         compare_disorder(checks, folder)
         compare_disordered_groups(checks, folder)
         compare_not_a_number(checks, folder)
