@@ -51,7 +51,10 @@ pub(crate) fn labelled(of: &Selection, label: &DimensionLabel, wanted: &DimRange
     };
     let end = match last {
         None => labels.cells.count(),
-        Some(bound) => labels.count_while(|label| labels.compare(label, bound) != Some(within))?,
+        // A NaN, behind all numbers, is in no range.
+        Some(bound) => {
+            labels.count_while(|label| labels.compare(label, bound).is_some_and(|order| order != within))?
+        }
     };
     if start >= end {
         return Err(Error::not_found("there are no labels in it"));

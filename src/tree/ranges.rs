@@ -243,7 +243,8 @@ fn integer(text: &[u8], end: End, datatype: Datatype, allowed: Option<&Range>) -
     let text = std::str::from_utf8(text).ok()?;
     let (least, most) = match allowed {
         Some(Range { lo, hi }) => (number(datatype, lo)?, number(datatype, hi)?),
-        None => (i128::MIN, i128::MAX),
+        // All dates; the least number is none (NaT).
+        None => (i128::from(i64::MIN) + 1, i64::MAX.into()),
     };
     let may_be_date = datatype.kind() == Kind::Datetime;
     let (first, last) = match may_be_date && times::number(text).is_none() {

@@ -131,6 +131,22 @@ def compare_others(checks, uri, point):
     checks.equal("labels are not visible before they are written", os.path.lexists(early / "lat:0..1"), False)
 
 
+def compare_numbers_and_dates(checks, folder, point):
+    """Labels of which the last is NaN, and years that are only partly dates of the unit."""
+    uri = os.path.join(folder, "ends")
+    row = tiledb.Dim("row", domain=(0, 3), tile=4, dtype=np.int32)
+    labels = {0: {"f": row.create_label_schema("increasing", np.float64), "d": row.create_label_schema("increasing", np.dtype("datetime64[ns]"))}}
+    tiledb.Array.create(uri, tiledb.ArraySchema(tiledb.Domain(row), [tiledb.Attr("a", dtype=np.int64)], dim_labels=labels))
+    days = np.array(["1700-01-01", "2000-01-01", "2001-01-01", "2262-02-01"], dtype="datetime64[ns]")
+    with tiledb.open(uri, "w", timestamp=FIRST) as array:
+        array[:] = {"a": np.arange(4), "f": np.array([1.0, 2.0, 3.0, np.nan]), "d": days}
+    time.sleep(2)
+    part = point / "ends/data/subarray"
+    for name, want in [("f:2..3", [1, 2]), ("f:3..100", [2]), ("f:1..2", [0, 1]), ("f:4..5", None), ("d:2262", [3]), ("d:1677..2000", [0, 1]), ("d:2263", None)]:
+        got = shown(part / name)
+        checks.equal(f"subarray/{name}", None if got is None else got.tolist(), want)
+
+
 def write_others(uri):
     """A dense array whose labels have names that are made up for fields, are years, are written in part, or hold a blank in their name; there are no values
     where the labels go on."""
@@ -415,6 +431,7 @@ def main():
             compare_tables(checks, uri, Path(mount, "labelled"), other, Path(mount, "other"), deep, Path(mount, "deep"))
             compare(checks, uri, Path(mount, "labelled"), names)
             compare_others(checks, uri, Path(mount, "labelled"))
+            compare_numbers_and_dates(checks, top, Path(mount))
             compare_exports(checks, uri, Path(mount, "labelled"))
             compare_other_exports(checks, other, Path(mount, "other"))
     print(f"{checks.passed} passed, {checks.failed} failed")

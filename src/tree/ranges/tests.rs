@@ -667,3 +667,16 @@ fn datatypes_without_an_order_have_no_ranges() {
     assert!(parse(b"1,", &array).is_err() && parse(b",1", &array).is_err());
     assert_eq!(parse(b",", &array), Ok(vec![texts_between(None, None); 2]));
 }
+
+#[test]
+fn without_a_domain_dates_are_those_of_the_datatype() {
+    let of = |text: &str, end| integer(text.as_bytes(), end, Datatype::DatetimeNs, None);
+    let stored = |number: i64| Some(number.to_le_bytes().to_vec());
+    let day = 86_400_000_000_000;
+    assert_eq!(of("2262", End::Lower), stored(106_651 * day));
+    assert_eq!(of("2262", End::Upper), stored(i64::MAX));
+    assert_eq!(of("1677", End::Lower), stored(i64::MIN + 1));
+    assert_eq!(of("2263", End::Upper), None);
+    assert_eq!(of("1676", End::Lower), None);
+    assert_eq!(of("-9223372036854775808", End::Lower), stored(i64::MIN));
+}
