@@ -400,8 +400,11 @@ impl Site {
 
     fn file(&self, question: &Question, path: &UrlPath, file: &dyn File) -> Result<Answer, Refusal> {
         let failed = |error: Error| self.failed(path, &error);
-        // Before the file is opened: a client to whom an old time is told asks again.
-        let now = SystemTime::now();
+        // Before the file is opened: a client to whom an old time is told asks again. A store was listed a
+        // while ago.
+        let lag = self.storage.lag();
+        let now = lag.and_then(|lag| SystemTime::now().checked_sub(lag));
+        let now = now.unwrap_or(SystemTime::UNIX_EPOCH);
         let mtime = file.mtime();
         let open = match question.method {
             Method::Get => Some(file.open().map_err(failed)?),
@@ -601,9 +604,12 @@ mod tests {
     use super::*;
     use crate::error::Result;
     use crate::storage::MemoryStorage;
+    use crate::storage::testing::ListedBy;
     use hyper::header::{IF_MODIFIED_SINCE, IF_RANGE, IF_UNMODIFIED_SINCE};
     use std::ffi::OsStr;
+    use std::path::Path;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
 
     /// A file, and the directory of it, that is written to whenever its state is looked at.
     #[derive(Clone)]
@@ -660,10 +666,19 @@ mod tests {
     }
 
     fn asked_at(seconds: u64, moving: &Moving, question: Question) -> (u16, HeaderMap, String) {
+        asked_of(Arc::new(MemoryStorage::new()), seconds, moving, question)
+    }
+
+    fn asked_of(
+        storage: Arc<dyn Storage>,
+        seconds: u64,
+        moving: &Moving,
+        question: Question,
+    ) -> (u16, HeaderMap, String) {
         moving.state.store(seconds, Ordering::Relaxed);
         let site = Site {
             nodes: Nodes::new(Node::Directory(Arc::new(moving.clone()))),
-            storage: Arc::new(MemoryStorage::new()),
+            storage,
             errors: Arc::default(),
             stats: Arc::default(),
             prefix: String::new(),
@@ -746,6 +761,17 @@ mod tests {
                 .insert(IF_MODIFIED_SINCE, HeaderValue::from_str(&date).unwrap());
             let expected = if settled { 304 } else { 200 };
             assert_eq!(asked_at(seconds, &moving, dated).0, expected);
+        }
+        // A store may have been listed before a later write of the same second.
+        for (lag, seconds, settled) in [
+            (Some(60), now - 30, false),
+            (Some(60), now - 90, true),
+            (None, now - 90, false),
+        ] {
+            let mut storage = ListedBy::new(Path::new("tests/data"), |files, path| files.list(path));
+            storage.lag = lag.map(Duration::from_secs);
+            let (_, headers, _) = asked_of(Arc::new(storage), seconds, &moving, question(Method::Get, "/f"));
+            assert_eq!(headers.contains_key(LAST_MODIFIED), settled, "{lag:?}");
         }
     }
 }

@@ -16,8 +16,8 @@ pub struct Validators<'v> {
     pub settled: bool,
 }
 
-/// Whether a modification time, in whole seconds, is so old that no later state can have the same. Before, it is no
-/// validator: who has it would never learn of a change within that second.
+/// Whether a modification time, in whole seconds, is so old that no state later than that of `now` can have
+/// the same. Before, it is no validator: who has it would never learn of a change within that second.
 pub fn is_settled(modified: u64, now: SystemTime) -> bool {
     let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     modified.checked_add(2).is_some_and(|settled| settled <= now)

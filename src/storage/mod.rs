@@ -142,6 +142,11 @@ pub trait Storage: Send + Sync {
         self.inner().is_some_and(|inner| inner.is_remote())
     }
 
+    /// How old what it tells of the source may be at most; None if there is no bound.
+    fn lag(&self) -> Option<Duration> {
+        self.inner().map_or(Some(Duration::ZERO), |inner| inner.lag())
+    }
+
     /// Drops what is cached about `path`, because it seems to be out of date.
     fn forget(&self, path: &Path) {
         if let Some(inner) = self.inner() {

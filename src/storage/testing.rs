@@ -4,6 +4,7 @@ use super::{Blob, DirEntry, LocalStorage, Metadata, Storage};
 use crate::error::Result;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A local directory whose listings a test makes.
 pub struct ListedBy<L> {
@@ -11,6 +12,8 @@ pub struct ListedBy<L> {
     list: L,
     /// Whether it counts as a store.
     pub is_remote: bool,
+    /// How old what it tells may be.
+    pub lag: Option<Duration>,
 }
 
 impl<L: Fn(&LocalStorage, &Path) -> Result<Vec<DirEntry>>> ListedBy<L> {
@@ -20,6 +23,7 @@ impl<L: Fn(&LocalStorage, &Path) -> Result<Vec<DirEntry>>> ListedBy<L> {
             files: LocalStorage::new(root, false, Arc::default()).unwrap(),
             list,
             is_remote: false,
+            lag: Some(Duration::ZERO),
         }
     }
 }
@@ -31,6 +35,10 @@ impl<L: Fn(&LocalStorage, &Path) -> Result<Vec<DirEntry>> + Send + Sync> Storage
 
     fn is_remote(&self) -> bool {
         self.is_remote
+    }
+
+    fn lag(&self) -> Option<Duration> {
+        self.lag
     }
 
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {

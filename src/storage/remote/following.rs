@@ -158,6 +158,11 @@ impl Storage for FollowingStorage {
         self.source.is_remote()
     }
 
+    /// Members have the settings of the source.
+    fn lag(&self) -> Option<Duration> {
+        self.source.lag()
+    }
+
     fn forget(&self, path: &Path) {
         if let Ok((storage, path)) = self.resolve(path) {
             storage.forget(path);

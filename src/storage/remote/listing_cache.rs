@@ -32,6 +32,9 @@ const REFRESH_WAIT: Duration = Duration::from_secs(1);
 /// How long after its expiry a listing may still be used while the store is slow.
 const MAX_STALENESS: Duration = Duration::from_secs(8);
 
+/// How much older what is derived from a listing may be at most.
+const MADE_OF_IT: Duration = Duration::from_secs(1);
+
 /// The cached listings of a store.
 pub(super) struct ListingCache {
     pages: Arc<Pages>,
@@ -92,6 +95,12 @@ impl ListingCache {
             state,
             room,
         }
+    }
+
+    /// How old a listing may be at most, with what is derived from it; None if there is no bound.
+    pub(super) fn lag(&self) -> Option<Duration> {
+        let refresh = self.refresh?;
+        Some(refresh.saturating_add(MAX_STALENESS + REFRESH_WAIT + MADE_OF_IT))
     }
 
     /// Whether `directory` has not expired for a call that began at `asked`. A listing that began later

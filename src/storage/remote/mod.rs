@@ -618,6 +618,10 @@ impl Storage for RemoteStorage {
         true
     }
 
+    fn lag(&self) -> Option<Duration> {
+        self.listings.lag()
+    }
+
     fn forget(&self, path: &Path) {
         if let Some(path) = text(path) {
             self.listings.forget(path, Duration::ZERO);

@@ -14,6 +14,7 @@ fn expired_listings_are_made_again_on_demand() {
         ..settings()
     };
     let storage = RemoteStorage::open(store.store("p"), settings).unwrap();
+    assert_eq!(storage.lag(), Some(refresh + Duration::from_secs(10)));
     let version = || storage.metadata(Path::new("a")).unwrap().version;
     let before = version();
     store.put("p/a/y", b"2");
