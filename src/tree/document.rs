@@ -130,7 +130,9 @@ impl DocumentFile {
                 version: hash(text),
             }),
             Form::Segments(segments) => {
-                let known = known.filter(|known| known.ends.len() == segments.count());
+                // Those of another state may have the same number of segments.
+                let same = state.is_some() && (self.state)() == state;
+                let known = known.filter(|known| same && known.ends.len() == segments.count());
                 known.map_or_else(|| segments.measure().map(Arc::new), Ok)?
             }
         };
@@ -218,5 +220,59 @@ impl File for DocumentFile {
             }
             None => self.open(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Output;
+    use crate::layout::segments::{Cutter, Parts};
+    use crate::storage::MemoryStorage;
+    use std::ops::Range;
+    use std::sync::atomic::AtomicU64;
+
+    /// Parts of 100,000 equal bytes each.
+    struct Equal(u8);
+
+    impl Parts for Equal {
+        fn write(&self, _: usize, _: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+            out.resize(out.len() + 100_000, self.0);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_document_that_changes_while_it_is_opened_is_of_one_state() {
+        let storage = Arc::new(MemoryStorage::default());
+        let engine = Arc::new(Engine::new(storage, 64 << 20, Vec::new(), Arc::default()));
+        let (now, next) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicU64::new(1)));
+        let document = Document {
+            engine,
+            of: PathBuf::new(),
+            name: "metadata.json",
+            mtime: 0,
+            freshness: Freshness::Listing,
+            origin: Origin::Public,
+        };
+        let (state, rendered) = (now.clone(), next.clone());
+        let node = document.node(
+            move || Some(state.load(Ordering::Relaxed)),
+            move || {
+                let state = rendered.load(Ordering::Relaxed);
+                now.store(state, Ordering::Relaxed);
+                let mut cutter = Cutter::new();
+                for _ in 0..6 {
+                    cutter.part();
+                    cutter.items(1, 100_000)?;
+                }
+                DocumentContent::of(cutter.finish(Equal(state as u8)))
+            },
+        );
+        let Node::File(file) = &node else { unreachable!() };
+        // Only the first segments are in the cache.
+        file.open().unwrap().read(0..10, &mut Output::new()).unwrap();
+        next.store(2, Ordering::Relaxed);
+        assert!(node.read_all().unwrap() == vec![2; 600_000]);
     }
 }
