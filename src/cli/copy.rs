@@ -388,10 +388,14 @@ impl TreeCopy<'_> {
         Ok(())
     }
 
-    /// What was written before this is in the copy `there`; None if it is of another state. The time of a copy of a
-    /// past state is that of the state. It was made before its original was opened; of stores it is not known what
-    /// was listed then.
-    fn written(&self, there: &fs::Metadata) -> Option<SystemTime> {
+    /// What was written before this is in the copy `there` of `path`; None if it is of another state. The
+    /// time of a copy of a past state is that of the state. It was made before its original was opened; of
+    /// stores it is not known what was listed then.
+    fn written(&self, there: &fs::Metadata, path: &OsStr) -> Option<SystemTime> {
+        // Nothing in a copy tells which time of `at/` it is of.
+        if is_below_at(path, &self.source) {
+            return None;
+        }
         let own = there.modified().ok();
         let Some(at) = self.args.source_args.at else {
             return own;
@@ -458,7 +462,7 @@ impl TreeCopy<'_> {
             if !there.is_file() {
                 return Err(failed(target.as_os_str(), "exists and is not a regular file").into());
             }
-            let written = self.written(&there);
+            let written = self.written(&there, path);
             if self.args.skip_existing && is_copy(&there, file.len().map_err(read)?, file.mtime(), written) {
                 self.skipped += 1;
                 self.copier.bar.inc(there.len());
@@ -623,6 +627,13 @@ fn state_time(at: Asked) -> Option<SystemTime> {
         }
         Asked::Within(_) | Asked::Pin(_) => None,
     }
+}
+
+/// Whether a path of the tree, which may begin with that of SOURCE, goes through a directory `at`.
+fn is_below_at(path: &OsStr, source: &Path) -> bool {
+    let path = Path::new(path);
+    let below = path.strip_prefix(source).unwrap_or(path);
+    below.components().any(|name| name.as_os_str() == "at")
 }
 
 /// Whether a file has the time `at`, to the millisecond.

@@ -78,11 +78,23 @@ fn copied_to(
     interrupted: bool,
     save_every: Duration,
 ) -> std::result::Result<(), Stop> {
+    copied_from("file", false, directory, file, interrupted, save_every).map(|_| ())
+}
+
+/// Copies `file`, which lies at `path`, to `copy` in a directory. Returns how many files were skipped.
+fn copied_from(
+    path: &str,
+    skip_existing: bool,
+    directory: &Path,
+    file: &Half,
+    interrupted: bool,
+    save_every: Duration,
+) -> std::result::Result<u64, Stop> {
     let args = CopyArgs {
         source: OsString::new(),
         paths_and_dest: vec![directory.into()],
         recursive: false,
-        skip_existing: false,
+        skip_existing,
         no_target_directory: false,
         quiet: true,
         verbose: VerboseArgs::default(),
@@ -112,7 +124,8 @@ fn copied_to(
         bytes: 0,
         skipped: 0,
     };
-    copy.file(file, &directory.join("copy"), OsStr::new("file"))
+    copy.file(file, &directory.join("copy"), OsStr::new(path))?;
+    Ok(copy.skipped)
 }
 
 #[test]
@@ -168,6 +181,27 @@ fn a_copy_has_a_time_before_which_all_is_in_it() {
         let expected = UNIX_EPOCH + Duration::from_secs(expected);
         assert_eq!(shown(Path::new(source), begun, now), expected, "{source}");
     }
+}
+
+#[test]
+fn what_is_below_at_is_copied_again() {
+    for (path, skipped) in [
+        ("data/view.json", 1),
+        ("source/data/view.json", 1),
+        ("at/10/data/view.json", 0),
+        ("source/group/a/at/latest/schema.json", 0),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let copied = || {
+            let found = copied_from(path, true, place.path(), &Half::default(), false, Duration::MAX);
+            found.ok().unwrap()
+        };
+        assert_eq!((copied(), copied()), (0, skipped), "{path}");
+    }
+    assert!(!is_below_at(
+        OsStr::new("/at/a/data/view.json"),
+        Path::new("/at/a")
+    ));
 }
 
 #[test]
