@@ -55,17 +55,23 @@ def xarray(bench):
     low = int((bench.size // 4) ** 0.5) // 3
     box = f"[{low}:{low + 1000}, {low}:{low + 1000}]"
     libraries = "dask, netCDF4, xarray, zarr"
-    for name, load in [("array.zarr", "open_zarr(path)"), ("array.nc", "open_dataset(path)")]:
+    for name, load, most, least in [("array.zarr", "open_zarr(path)", None, 0.8), ("array.nc", "open_dataset(path)", 1.3, None)]:
         mean = f"float(xarray.{load}['a']{box}.mean())"
         with tempfile.TemporaryDirectory(prefix="tiledbfs-bench-", dir=bench.folder) as copies:
+            copy = pathlib.Path(copies) / name
             with bench.mounted(path) as (mountpoint, _):
                 subprocess.run(["cp", "-r", mountpoint / "data" / name, copies], check=True)
-            imports = f"{libraries}, {imported_later(libraries, mean, pathlib.Path(copies) / name)}"
-            plain = [inside(imports, mean, pathlib.Path(copies) / name) for _ in range(bench.rounds)]
-        compare(bench, f"mean over a box of 1000 x 1000, xarray on {name}", path,
-                lambda mountpoint: inside(imports, mean, mountpoint / "data" / name),
-                lambda: inside("tiledb", f"float(tiledb.open(path){box}['a'].mean())", path), 1)
-        bench.row(f"  the same on a copy of {name} on a disk", seconds(median(plain)))
+            imports = f"{libraries}, {imported_later(libraries, mean, copy)}"
+            pairs = []
+
+            def ours(mountpoint):
+                pairs.append((inside(imports, mean, copy), inside(imports, mean, mountpoint / "data" / name)))
+                return pairs[-1][1]
+
+            compare(bench, f"mean over a box of 1000 x 1000, xarray on {name}", path, ours,
+                    lambda: inside("tiledb", f"float(tiledb.open(path){box}['a'].mean())", path), most)
+        bench.row(f"  a copy of {name} on a disk, against that", seconds(median([plain for plain, _ in pairs])),
+                  median([plain / took for plain, took in pairs]), least, at_least=True)
 
 
 ROWS = {"parquet": parquet, "csv": csv, "xarray": xarray}

@@ -336,7 +336,8 @@ impl Array {
         })
     }
 
-    /// Calls `read` for the path of an enumeration's file. The schema that names it may have been listed later.
+    /// Calls `read` for the path of an enumeration's file. The schema that names it may have been listed
+    /// later.
     fn read_enumeration<T>(&self, file: &[u8], read: impl Fn(&Path) -> Result<T>) -> Result<T> {
         let path = self.enumeration_path(file)?;
         let directory = path.parent().unwrap_or(&path);

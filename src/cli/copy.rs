@@ -392,8 +392,8 @@ impl TreeCopy<'_> {
     /// time of a copy of a past state is that of the state. It was made before its original was opened; of
     /// stores it is not known what was listed then.
     fn written(&self, there: &fs::Metadata, path: &OsStr) -> Option<SystemTime> {
-        // Nothing in a copy tells which time of `at/` it is of.
-        if is_below_at(path, &self.source) {
+        // Nothing in a copy tells which time of `at/` it is of, or which part of `subarray/`.
+        if is_of_many(path, &self.source) {
             return None;
         }
         let own = there.modified().ok();
@@ -631,11 +631,13 @@ fn state_time(at: Asked) -> Option<SystemTime> {
     }
 }
 
-/// Whether a path of the tree, which may begin with that of SOURCE, goes through a directory `at`.
-fn is_below_at(path: &OsStr, source: &Path) -> bool {
+/// Whether a path of the tree, which may begin with that of SOURCE, is one of many that are the same but for
+/// a time or a part: it goes through a directory `at` or `subarray`.
+fn is_of_many(path: &OsStr, source: &Path) -> bool {
     let path = Path::new(path);
     let below = path.strip_prefix(source).unwrap_or(path);
-    below.components().any(|name| name.as_os_str() == "at")
+    let mut names = below.components();
+    names.any(|name| name.as_os_str() == "at" || name.as_os_str() == "subarray")
 }
 
 /// Whether a file has the time `at`, to the millisecond.

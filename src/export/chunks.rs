@@ -1,11 +1,12 @@
 //! The chunks in which `array.zarr/` and `array.nc` store an array.
 //!
 //! A chunk is a box of the view, counted from the region's lower corner: whole tile extents, joined while it
-//! has few cells and halved while it is large, and then cut to the region. It need not agree with tiles. Chunks
-//! at the upper ends have the full size as well, padded with the fill value.
+//! has few cells and halved while it is large, and then cut to the region. It need not agree with tiles.
+//! Chunks at the upper ends have the full size as well, padded with the fill value.
 //!
 //! Only the cut depends on what is written. So the chunks of an array that has grown are those of before, or
-//! take more bytes: readers who know the old ones get the same cells, or see that a chunk is not what they know.
+//! take more bytes: readers who know the old ones get the same cells, or see that a chunk is not what they
+//! know.
 
 use super::grid::{Variable, VariableKind};
 use crate::bytes::{Bytes, Output};

@@ -26,10 +26,10 @@ const BLOCK: usize = 256;
 
 /// The order in which readers merge the cells of an array.
 ///
-/// Two keys are equal exactly if the coordinates are equal in every dimension; `-0.0` and `0.0` are equal. NaN
-/// has the key of another number. Writers refuse coordinates outside of the domain, unless they do not check
-/// them or a lossy filter makes others of them. Such coordinates have the key of the nearest bound, unless the
-/// order is made for them.
+/// Two keys are equal exactly if the coordinates are equal in every dimension; `-0.0` and `0.0` are equal.
+/// NaN has the key of another number. Writers refuse coordinates outside of the domain, unless they do not
+/// check them or a lossy filter makes others of them. Such coordinates have the key of the nearest bound,
+/// unless the order is made for them.
 pub struct GlobalOrder {
     /// The dimensions in the schema's order.
     axes: Vec<Axis>,
@@ -120,8 +120,8 @@ struct Block {
 
 impl GlobalOrder {
     /// The order of an array's cells. `schema` may be any of its schemas: dimensions, domain and order are
-    /// the same in all. With `outside`, coordinates outside of the domain have keys of their own. `Unsupported`
-    /// for Hilbert order in more than 63 dimensions.
+    /// the same in all. With `outside`, coordinates outside of the domain have keys of their own.
+    /// `Unsupported` for Hilbert order in more than 63 dimensions.
     pub fn new(schema: &Schema, outside: bool) -> Result<GlobalOrder> {
         let count = schema.dimensions.len();
         let hilbert = schema.cell_order == Layout::Hilbert;
@@ -186,8 +186,8 @@ impl GlobalOrder {
     }
 
     /// The least and the greatest key that a cell in a box can have. None if that is unknown: in Hilbert
-    /// order, if tile numbers overflow, if there are keys outside of the domain, and for a box with NaN or with
-    /// other dimensions.
+    /// order, if tile numbers overflow, if there are keys outside of the domain, and for a box with NaN or
+    /// with other dimensions.
     pub fn interval<K: SortKey>(&self, rect: &Rect) -> Option<(K, K)> {
         self.intervals(&[rect])?.pop()
     }
@@ -451,8 +451,8 @@ impl Axis {
 
     /// The ordinals of fixed-size coordinates: their distance from the lower bound of the domain, at most the
     /// width of the domain. It is counted in steps: 1 for integers, and to the next float for floats.
-    /// Ordinals compare as the coordinates do, but that with `outside` those below the domain come last, as they
-    /// do in libtiledb.
+    /// Ordinals compare as the coordinates do, but that with `outside` those below the domain come last, as
+    /// they do in libtiledb.
     fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
         macro_rules! each {
             ($unsigned:ty, $ordinal:expr) => {{

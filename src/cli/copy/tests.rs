@@ -184,11 +184,12 @@ fn a_copy_has_a_time_before_which_all_is_in_it() {
 }
 
 #[test]
-fn what_is_below_at_is_copied_again() {
+fn a_time_or_a_part_is_copied_again() {
     for (path, skipped) in [
         ("data/view.json", 1),
         ("source/data/view.json", 1),
         ("at/10/data/view.json", 0),
+        ("data/subarray/0..9/view.json", 0),
         ("source/group/a/at/latest/schema.json", 0),
     ] {
         let place = tempfile::tempdir().unwrap();
@@ -198,7 +199,7 @@ fn what_is_below_at_is_copied_again() {
         };
         assert_eq!((copied(), copied()), (0, skipped), "{path}");
     }
-    assert!(!is_below_at(
+    assert!(!is_of_many(
         OsStr::new("/at/a/data/view.json"),
         Path::new("/at/a")
     ));

@@ -142,8 +142,8 @@ pub(super) struct Member<K> {
     pub input: Arc<Input>,
     /// Its sorted candidates, if they are not stored in order.
     pub sorted: Option<Arc<Sorted<K>>>,
-    /// Whether every cell of it is one of the view, because no box of another meets its box. Boxes have no NaN:
-    /// cells that are at NaN in several fragments stay as well.
+    /// Whether every cell of it is one of the view, because no box of another meets its box. Boxes have no
+    /// NaN: cells that are at NaN in several fragments stay as well.
     pub stays: bool,
 }
 
