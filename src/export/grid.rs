@@ -191,10 +191,17 @@ pub(super) fn given_fill(field: &Field) -> Option<Vec<u8>> {
 
 /// Whether the fill that TileDB gives a type by itself means missing values, given the metadata of the
 /// attribute: programs that pack take the least or the greatest number for that. All 256 numbers of a byte
-/// are values.
+/// are values. With the other sign, which `_Unsigned` tells, the number is none of the two.
 fn tells_missing(field: &Field, metadata: &Attributes) -> bool {
-    let is_integer = matches!(field.datatype.kind(), Kind::Signed | Kind::Unsigned);
-    is_packed(metadata) && is_integer && field.datatype.size() > 1
+    let other_sign = match field.datatype.kind() {
+        Kind::Signed => "true",
+        Kind::Unsigned => "false",
+        _ => return false,
+    };
+    let has_other_sign = metadata.iter().any(|(key, value)| {
+        key == "_Unsigned" && matches!(value, Value::Text(text) if text.eq_ignore_ascii_case(other_sign))
+    });
+    is_packed(metadata) && !has_other_sign && field.datatype.size() > 1
 }
 
 /// The fill that an attribute has unless it is given another.

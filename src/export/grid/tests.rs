@@ -70,6 +70,24 @@ fn a_fill_value_stands_for_what_is_missing_where_it_can() {
     assert!(of(TimeMs, false, &7i64.to_le_bytes(), false) && !of(TimeMs, false, &7i64.to_le_bytes(), true));
 }
 
+#[test]
+fn the_fill_of_packed_integers_means_missing_unless_their_sign_is_another() {
+    use Datatype::*;
+    let of = |datatype: Datatype, sign: Option<&str>| {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let scale = Value::Numbers(Float64, 0.5f64.to_le_bytes().to_vec());
+        let sign = sign.map(|sign| ("_Unsigned".to_owned(), text(sign)));
+        let metadata: Attributes = sign
+            .into_iter()
+            .chain([("scale_factor".to_owned(), scale)])
+            .collect();
+        tells_missing(&attribute(datatype, false, &datatype.default_fill()), &metadata)
+    };
+    assert!(of(Int16, None) && of(Uint16, None) && !of(Int8, None) && !of(Float32, None));
+    assert!(of(Int16, Some("false")) && of(Uint16, Some("true")));
+    assert!(!of(Int16, Some("true")) && !of(Int32, Some("True")) && !of(Uint16, Some("false")));
+}
+
 /// A file of metadata may have as many: one after the other, they would take minutes.
 #[test]
 fn many_attributes_join_those_of_the_field() {
