@@ -276,6 +276,13 @@ impl Image {
         stored: &[Stored<'_>],
         left_out: &mut Vec<(String, String)>,
     ) -> Image {
+        let mut sizes = described.sizes;
+        // Nothing else tells how much larger the pixels of other levels are.
+        if stored.first().is_some_and(|one| one.level != 0) && sizes.iter().any(Option::is_some) {
+            sizes = Default::default();
+            let reason = "the sizes of pixels are those of level 0, which is not shown".to_owned();
+            left_out.push(("metadata".to_owned(), reason));
+        }
         let mut has = described.axes;
         for one in stored {
             let depth = described.depth(one.level);
@@ -297,7 +304,7 @@ impl Image {
                 _ => "space",
             };
             let mut axis_json = json!({"name": name, "type": of});
-            if let Some((_, Some(unit))) = described.sizes[*axis] {
+            if let Some((_, Some(unit))) = sizes[*axis] {
                 axis_json["unit"] = unit.into();
             }
             axis_json
@@ -306,7 +313,7 @@ impl Image {
         let datasets = stored.iter().zip(&levels).map(|(one, level)| {
             let lengths = axes.iter().zip(level.shape.iter().zip(&levels[0].shape));
             let scale = lengths.map(|(axis, (length, first))| {
-                let size = described.sizes[*axis].map_or(1.0, |(size, _)| size);
+                let size = sizes[*axis].map_or(1.0, |(size, _)| size);
                 size * (*first as f64 / *length as f64)
             });
             json!({
