@@ -144,7 +144,10 @@ def write_malformed(groups, source):
     changed("axes", ["axes"], axes="CYXQ")
     changed("no_text", ["axes"], axes=5)
     changed("depths", ["pixel_depth"], pixel_depth="{\"0\": 0}")
-    changed("depth_of_channels", ["l_0.tdb"], pixel_depth="{\"0\": 3}")
+    changed("depth_of_channels", ["l_0.tdb", "metadata"], pixel_depth="{\"0\": 3}")
+    # As the package writes it of QPTIFF: capital chi and upsilon.
+    greek = {"physicalSizeX": 5e-05, "physicalSize\u03a5": 6e-05, "physicalSize\u03a7Unit": "cm", "physicalSize\u03a5Unit": "cm"}
+    changed("greek", [], metadata=json.dumps(greek))
     changed("no_level", ["l_1.tdb"])
     with tiledb.open(f"{groups}/no_level/l_1.tdb", "w") as array:
         del array.meta["level"]
@@ -168,6 +171,9 @@ def malformed(checks, cases, point):
         checks.equal(f"{name}: levels", len([array[:] for _, array in opened.arrays()]), wanted)
         Image.from_zarr(opened)
     shown = {name: json.loads((point / name / "image.ome.zarr/zarr.json").read_text())["attributes"]["ome"] for name in cases}
+    sizes = lambda name: [one["coordinateTransformations"][0]["scale"][1:] for one in shown[name]["multiscales"][0]["datasets"]]
+    checks.equal("sizes without level 0", (np.round(sizes("depth_of_channels")).tolist(), units(shown["depth_of_channels"])), ([[1, 1], [2, 2]], dict.fromkeys("cyx")))
+    checks.equal("sizes in Greek letters", (sizes("greek")[0], units(shown["greek"])), ([6e-05, 5e-05], {"c": None, "y": "centimeter", "x": "centimeter"}))
     checks.equal("channels that do not fit", ["omero" in shown[name] for name in ("no_json", "colour", "one_of_three", "axes")], [False, False, False, True])
 
 

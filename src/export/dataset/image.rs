@@ -113,13 +113,14 @@ impl ImageDescription {
         match all.map(parse) {
             None => {}
             Some(Ok(all)) if all.is_object() => {
+                let told = |key: &str| all.get(key).or_else(|| all.get(&*with_letters_of_greek(key)));
                 for (place, key) in SIZES {
-                    let Some(size) = all.get(key) else { continue };
+                    let Some(size) = told(key) else { continue };
                     let size = size.as_f64().filter(|size| *size > 0.0 && size.is_finite());
                     if size.is_none() {
                         leave_out("metadata", "the size of a pixel is not a positive number");
                     }
-                    let unit = all.get(format!("{key}Unit")).and_then(Json::as_str);
+                    let unit = told(&format!("{key}Unit")).and_then(Json::as_str);
                     described.sizes[place] =
                         size.map(|size| (size, unit.and_then(|unit| unit_of(unit, place == 0))));
                 }
@@ -139,6 +140,11 @@ impl ImageDescription {
     pub(super) fn depth(&self, level: u64) -> u64 {
         self.depths.get(&level).copied().unwrap_or(1)
     }
+}
+
+/// A key as tiledb-bioimg writes it of QPTIFF: with a capital chi for X, and a capital upsilon for Y.
+fn with_letters_of_greek(key: &str) -> String {
+    key.replace('X', "\u{3a7}").replace('Y', "\u{3a5}")
 }
 
 /// JSON as Python writes it, in which null stands for `NaN`, `Infinity` and `-Infinity`: bounds of channels
