@@ -246,11 +246,19 @@ impl Metadata {
                 Ok(Value::Text(text)) if text.is_empty() => {}
                 Ok(Value::Text(text)) if key == CRS => out.crs = Some(text),
                 Ok(unit @ Value::Text(_)) => {
+                    // GDAL keeps the attributes of numbers as those of the array: times need their calendar.
+                    let calendar = array.get(&b"calendar"[..]);
+                    let calendar = calendar.filter(|calendar| matches!(calendar, Value::Text(_)));
                     let fields = fields.iter().zip(&mut found);
                     for (_, attributes) in fields.filter(|(field, _)| has_unit(field)) {
-                        attributes
-                            .entry("units".to_owned())
-                            .or_insert_with(|| unit.clone());
+                        if attributes.contains_key("units") {
+                            continue;
+                        }
+                        attributes.insert("units".to_owned(), unit.clone());
+                        if let Some(calendar) = calendar {
+                            let own = attributes.entry("calendar".to_owned());
+                            own.or_insert_with(|| calendar.clone());
+                        }
                     }
                 }
                 Ok(Value::Numbers(..)) => out.left_out.push((key.to_vec(), "it is not text")),

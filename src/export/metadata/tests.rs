@@ -224,6 +224,51 @@ fn values_of_the_variable_have_its_type() {
 }
 
 #[test]
+fn a_calendar_comes_along_with_the_unit_of_the_array() {
+    let fields = fields(&[
+        ("t", Role::Attribute(0), Datatype::Float64, ONE, false),
+        ("own", Role::Attribute(1), Datatype::Float64, ONE, false),
+        ("day", Role::Attribute(2), Datatype::DatetimeDay, ONE, false),
+    ]);
+    let unit = || ("_UNIT", Ok(text("days since 2000-01-01")));
+    let own = || ("__tiledb_attr.own.units", Ok(text("m")));
+    let metadata = sorted(&fields, [unit(), own(), ("calendar", Ok(text("noleap")))]);
+    let pair = |key: &str, value: &str| (key.to_owned(), text(value));
+    let units = pair("units", "days since 2000-01-01");
+    let times = vec![pair("calendar", "noleap"), units.clone()];
+    assert_eq!(metadata.fields, [times, vec![pair("units", "m")], vec![]]);
+    assert_eq!(metadata.array, [(b"calendar".to_vec(), text("noleap"))]);
+    let metadata = sorted(&fields, [unit(), own(), ("calendar", Ok(integers(&[5])))]);
+    assert_eq!(metadata.fields[0], [units]);
+}
+
+#[test]
+fn a_reference_system_is_a_code_where_its_json_has_one() {
+    let cases = [
+        (
+            r#" {"name": "a", "id": {"authority": "EPSG", "code": 32632}}"#,
+            Some("EPSG:32632"),
+        ),
+        (
+            r#"{"name": "a", "id": {"authority": "ESRI", "code": 102003}}"#,
+            None,
+        ),
+        (
+            r#"{"name": "a", "base_crs": {"id": {"authority": "EPSG", "code": 4326}}}"#,
+            None,
+        ),
+        (r#"{"name": "a", "id": 5}"#, None),
+        (r#"GEOGCS["a"]"#, Some(r#"GEOGCS["a"]"#)),
+        ("5", Some("5")),
+    ];
+    for (stored, wanted) in cases {
+        let metadata = sorted(&[], [("_CRS", Ok(text(stored)))]);
+        assert_eq!(metadata.crs.as_deref(), Some(wanted.unwrap_or(stored)));
+        assert_eq!(metadata.left_out.len(), usize::from(wanted.is_none()), "{stored}");
+    }
+}
+
+#[test]
 fn keys_of_other_programs_are_not_shown() {
     let metadata = sorted(
         &fields(&[("a", Role::Attribute(0), Datatype::Int32, ONE, false)]),
