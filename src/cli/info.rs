@@ -696,12 +696,14 @@ fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: 
 fn write_place(out: &mut String, zarr: &ZarrGroup) {
     let all = zarr.all_arrays();
     for (name, mapping) in &all {
-        let Some(wkt) = mapping.text("crs_wkt") else {
+        let Some(system) = mapping.text("crs_wkt").or_else(|| mapping.text("spatial_ref")) else {
             continue;
         };
-        // The name is the first text of a WKT.
-        let crs = escape(wkt.split('"').nth(1).unwrap_or(wkt));
-        line(out, "crs", crs);
+        let json = serde_json::from_str::<Value>(system).ok();
+        let crs = json.as_ref().and_then(|json| json["name"].as_str());
+        // The name is the first text of a WKT; a code has none.
+        let crs = crs.or_else(|| system.split('"').nth(1));
+        line(out, "crs", escape(crs.unwrap_or(system)));
         let mut arrays = all.iter().map(|(_, array)| array);
         let mapped = arrays.find(|array| array.text("grid_mapping") == Some(name));
         let found = mapped.zip(mapping.text("GeoTransform"));

@@ -703,8 +703,15 @@ impl Group {
             }));
         }
         variables.extend(self.coordinates(&dimensions, &variables));
-        let grounds = self.members.iter().map(|member| member.ground.clone());
-        let grounds: Vec<Option<Ground>> = grounds.collect();
+        let grounds = self
+            .members
+            .iter()
+            .zip(views)
+            .map(|(member, view)| match &member.ground {
+                Some(ground) => Ok(Some(ground.clone())),
+                None => Ok(Ground::of(&*Metadata::of(view)?, None)),
+            });
+        let grounds: Vec<Option<Ground>> = grounds.collect::<Result<_>>()?;
         grid::refer(&mut variables, &grounds, &mut taken);
         let lengths = self.dimensions.iter().map(|(_, length)| *length);
         let dimensions = dimensions.into_iter().zip(lengths).collect();

@@ -43,6 +43,7 @@ use geometry::Geometry;
 pub(super) use group::GroupMetadata;
 use pandas::Pandas;
 pub(super) use rules::check as attribute;
+use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -84,7 +85,8 @@ pub struct Metadata {
     pub fields: Vec<Attributes>,
     /// What GDAL tells of a raster; None if it did not write the array.
     pub raster: Option<Raster>,
-    /// The coordinate reference system of the array, as the key `_CRS` has it.
+    /// The coordinate reference system of the array by the key `_CRS`: WKT, a code as in `EPSG:4326`, or
+    /// PROJJSON.
     pub crs: Option<String>,
     /// How pandas had the columns; None if it did not write the array.
     pub pandas: Option<Pandas>,
@@ -244,7 +246,9 @@ impl Metadata {
             };
             match value {
                 Ok(Value::Text(text)) if text.is_empty() => {}
-                Ok(Value::Text(text)) if key == CRS => out.crs = Some(text),
+                Ok(Value::Text(text)) if key == CRS => {
+                    out.crs = Some(reference_system(text, &mut out.left_out));
+                }
                 Ok(unit @ Value::Text(_)) => {
                     // GDAL keeps the attributes of numbers as those of the array: times need their calendar.
                     let calendar = array.get(&b"calendar"[..]);
@@ -271,6 +275,21 @@ impl Metadata {
         out.array = array.into_iter().collect();
         out.fields = found.into_iter().map(|own| own.into_iter().collect()).collect();
         out
+    }
+}
+
+/// A reference system as files tell it: of the PROJJSON that GDAL keeps, the code of EPSG.
+fn reference_system(text: String, left_out: &mut LeftOut) -> String {
+    let Ok(system @ Json::Object(_)) = serde_json::from_str(&text) else {
+        return text;
+    };
+    match (system["id"]["authority"].as_str(), system["id"]["code"].as_u64()) {
+        (Some("EPSG"), Some(code)) => format!("EPSG:{code}"),
+        _ => {
+            let reason = "it is PROJJSON without a code of EPSG, which readers of WKT do not take";
+            left_out.push((CRS.to_vec(), reason));
+            text
+        }
     }
 }
 

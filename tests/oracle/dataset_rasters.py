@@ -23,6 +23,7 @@ from xml.sax.saxutils import escape
 
 import netCDF4
 import numpy as np
+import pyproj
 import rasterio
 import rioxarray  # noqa: F401, the accessor `rio`
 import tiledb
@@ -500,6 +501,37 @@ def multidimensional(checks, data):
         checks.equal("multidimensional: a grid_mapping of its own", file["flagged"].grid_mapping, "mine")
 
 
+def write_json_systems(uri):
+    """A group of arrays whose reference system is PROJJSON, as GDAL's multidimensional driver writes it: one with a code of EPSG, one without."""
+    tiledb.Group.create(uri)
+    systems = {"coded": pyproj.CRS.from_epsg(32632).to_json(), "uncoded": pyproj.CRS(OWN).to_json()}
+    for name, system in systems.items():
+        domain = tiledb.Domain(*[tiledb.Dim(axis, domain=(0, 4), tile=5, dtype=np.uint64) for axis in ("y", "x")])
+        tiledb.Array.create(f"{uri}/{name}", tiledb.ArraySchema(domain, [tiledb.Attr(name, dtype="f4")]))
+        with tiledb.open(f"{uri}/{name}", "w") as array:
+            array[:] = np.ones((5, 5), "f4")
+            array.meta["_CRS"] = system
+        with tiledb.Group(uri, "w") as group:
+            group.add(f"{uri}/{name}", name=name)
+    return systems
+
+
+def compare_json_systems(checks, folder, point, systems):
+    """A code is told as one, other PROJJSON as it is, and neither as WKT; view.json tells of the latter."""
+    told = {"coded": "EPSG:32632", "uncoded": systems["uncoded"]}
+    for name, system in told.items():
+        data = point / name / "data"
+        for reader, dataset in opened(data):
+            checks.equal(f"PROJJSON, {name}, {reader}", dataset["spatial_ref"].attrs, {"spatial_ref": system})
+            checks.equal(f"PROJJSON, {name}, {reader}: rioxarray", dataset[name].rio.crs == rasterio.crs.CRS.from_user_input(systems[name]), True)
+        left_out = [one["what"] for one in json.loads((data / "view.json").read_text())["left_out"]]
+        checks.equal(f"PROJJSON, {name}: left out", left_out, [] if name == "coded" else ["_CRS"])
+        for reader, dataset in opened(point, "dataset"):
+            checks.equal(f"PROJJSON, {name}, {reader}: dataset", dataset[dataset[name].encoding["grid_mapping"]].attrs, {"spatial_ref": system})
+    names = [told_by_info(f"{folder}/{name}").get("crs") for name in told]
+    checks.equal("PROJJSON: info", names, ["EPSG:32632", "my own"])
+
+
 MALFORMED = {
     "not_xml": b"<PAMDataset><SRS>", "entity": b"<!DOCTYPE a [<!ENTITY b 'c'>]><PAMDataset>&b;</PAMDataset>", "bomb": b"<PAMDataset><SRS>&lol;</SRS></PAMDataset>",
     "deep": b"<a>" * 100000, "not_utf8": b"<PAMDataset>\xff</PAMDataset>", "other": b"<VRTDataset/>", "empty": b"\0",
@@ -721,6 +753,7 @@ def main():
         nulls = write_nulls(f"{folder}/arrays")
         write_unlike_types(f"{folder}/arrays/unlike_types")
         write_multidimensional(f"{folder}/arrays/multidimensional")
+        systems = write_json_systems(f"{folder}/arrays/json_systems")
         for name, document in MALFORMED.items():
             write_array(f"{folder}/malformed/{name}", "plain", f"{folder}/plain.tif", document)
         with mounted(f"{folder}/arrays") as point:
@@ -747,6 +780,7 @@ def main():
             compare_bares(checks, point)
             compare_nulls(checks, point, *nulls)
             multidimensional(checks, point / "multidimensional/data")
+            compare_json_systems(checks, f"{folder}/arrays/json_systems", point / "json_systems", systems)
             checks.equal("errors of the mount", errors(point), [])
         with mounted(f"{folder}/malformed") as point:
             malformed(checks, point)

@@ -26,7 +26,7 @@ const GRID_MAPPING: &str = "grid_mapping";
 /// Where the cells of a view are on the ground.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::export) struct Ground {
-    /// The reference system as text; empty if it is unknown.
+    /// The reference system as WKT, or as [`Metadata::crs`] has it; empty if it is unknown.
     crs: String,
     /// The transformation of the view's pixels as text, in the order of GDAL.
     transform: Option<String>,
@@ -94,8 +94,13 @@ impl Ground {
     /// The attributes of [`REFERENCE`].
     fn reference(&self) -> Attributes {
         let mut out = Attributes::new();
+        // That of arrays of any dimensions may be no WKT.
+        let is_other = self.crs.starts_with("EPSG:") || self.crs.trim_start().starts_with('{');
+        if !self.crs.is_empty() && !is_other {
+            out.push(text("crs_wkt", &self.crs));
+        }
         if !self.crs.is_empty() {
-            out.extend(["crs_wkt", "spatial_ref"].map(|name| text(name, &self.crs)));
+            out.push(text("spatial_ref", &self.crs));
         }
         out.extend(
             self.transform
