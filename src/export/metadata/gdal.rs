@@ -15,6 +15,9 @@
 //! </PAMDataset>
 //! ```
 //!
+//! Where attributes were subdatasets, each has a document of its own in it, which may be the only one with the
+//! size: `<Subdataset name="..."><PAMDataset>`.
+//!
 //! Prefixes of names are passed over, bound or not. There are no entities but the five of XML.
 
 use super::{LeftOut, MAX_ATTRIBUTE, PAIR_MEMORY, ValueOrReason, rules};
@@ -311,6 +314,32 @@ impl Reading<'_> {
                 _ => {}
             }
         }
+        let subdatasets = root
+            .children
+            .iter()
+            .filter(|element| element.name == "Subdataset");
+        for inner in subdatasets.flat_map(|element| &element.children) {
+            if inner.name == "PAMDataset" {
+                self.subdataset(inner);
+            }
+        }
+    }
+
+    /// Takes the place from an attribute that is a raster of its own, as far as nothing else tells it: all of
+    /// an array have one.
+    fn subdataset(&mut self, root: &Element) {
+        let mut reader = Reading {
+            raster: Raster::default(),
+            left_out: self.left_out,
+        };
+        reader.raster(root);
+        let (own, all) = (reader.raster, &mut self.raster);
+        all.crs = all.crs.take().or(own.crs);
+        all.transform = all.transform.or(own.transform);
+        all.size = all.size.or(own.size);
+        if !own.tags.is_empty() || !own.bands.is_empty() {
+            self.leave_out("tags and bands of subdatasets are not shown");
+        }
     }
 
     /// The size of the raster.
@@ -427,9 +456,10 @@ struct Element {
 }
 
 impl Element {
+    /// The attribute of this name, in any case: GDAL writes `key` and `KEY`.
     fn attribute(&self, name: &str) -> Option<&str> {
         let mut attributes = self.attributes.iter();
-        let found = attributes.find(|(own, _)| own == name)?;
+        let found = attributes.find(|(own, _)| own.eq_ignore_ascii_case(name))?;
         Some(&found.1)
     }
 

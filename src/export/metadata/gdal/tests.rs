@@ -56,6 +56,41 @@ fn documents_of_gdal_are_read() {
 }
 
 #[test]
+fn a_place_that_subdatasets_alone_tell_is_that_of_the_raster() {
+    let subdataset = |name: &str, inner: &str| {
+        format!(r#"<Subdataset name="{name}"><PAMDataset>{inner}</PAMDataset></Subdataset>"#)
+    };
+    let size = |width: u64| {
+        format!(
+            r#"<Metadata domain="IMAGE_STRUCTURE"><MDI KEY="X_SIZE">{width}</MDI><MDI KEY="Y_SIZE">10</MDI></Metadata>"#
+        )
+    };
+    let place = format!("{}<SRS>s</SRS><GeoTransform>1,2,0,3,0,4</GeoTransform>", size(20));
+    let both = subdataset("a", &place) + &subdataset("b", &size(20));
+    let (raster, left_out) = read(&format!("<PAMDataset>{both}</PAMDataset>"));
+    let raster = raster.unwrap();
+    assert_eq!(
+        (
+            raster.size,
+            raster.crs.as_deref(),
+            raster.transform,
+            left_out.len()
+        ),
+        (Some((20, 10)), Some("s"), Some([1.0, 2.0, 0.0, 3.0, 0.0, 4.0]), 0)
+    );
+    // The document's own comes first, wherever it stands.
+    let (raster, _) = read(&format!("<PAMDataset>{both}{}<SRS>r</SRS></PAMDataset>", size(7)));
+    let raster = raster.unwrap();
+    assert_eq!((raster.size, raster.crs.as_deref()), (Some((7, 10)), Some("r")));
+    let (raster, left_out) = read(&format!(
+        "<PAMDataset>{}</PAMDataset>",
+        subdataset("a", r#"<PAMRasterBand band="1"/>"#)
+    ));
+    assert_eq!(raster, Some(Raster::default()));
+    assert_eq!(left_out, ["tags and bands of subdatasets are not shown"]);
+}
+
+#[test]
 fn numbers_are_those_of_their_bytes() {
     let cases = [
         ("000000A09999B93F", f64::from(0.1f32)),
