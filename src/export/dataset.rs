@@ -425,7 +425,7 @@ impl Group {
         for (member, ends) in &found {
             let fixed = self.metadata.fixed(&member.name);
             for (dimension, end) in member.dimensions.iter().zip(ends) {
-                if !fixed.contains(&dimension.as_str()) {
+                if !fixed.contains(dimension) {
                     let length = common.entry(dimension.clone()).or_insert(*end);
                     *length = (*length).min(*end);
                 }
@@ -435,7 +435,7 @@ impl Group {
         for (member, ends) in found {
             let fixed = self.metadata.fixed(&member.name);
             let axes = member.dimensions.iter().zip(&member.domain);
-            let lengths = axes.map(|(dimension, domain)| match fixed.contains(&dimension.as_str()) {
+            let lengths = axes.map(|(dimension, domain)| match fixed.contains(dimension) {
                 true => *domain,
                 false => common[dimension],
             });

@@ -4,6 +4,7 @@ use super::{MAX_LEFT_OUT, MAX_VALUE, Metadata, OF_PROGRAMS, replayed, rules};
 use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::error::Result;
 use crate::export::grid::Value;
+use crate::names;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -75,11 +76,11 @@ impl GroupMetadata {
         })
     }
 
-    /// The dimensions of a member that are as long as their domain.
-    pub fn fixed(&self, member: &[u8]) -> Vec<&str> {
-        self.fixed
-            .get(member)
-            .map_or(Vec::new(), |names| names.split(';').collect())
+    /// The dimensions of a member that are as long as their domain, as files have their names.
+    pub fn fixed(&self, member: &[u8]) -> Vec<String> {
+        let names = self.fixed.get(member).map(|names| names.split(';'));
+        let names = names.into_iter().flatten();
+        names.map(|name| names::encode(name.as_bytes())).collect()
     }
 
     /// What `dataset_type` says, by which programs tell their groups.
@@ -89,5 +90,22 @@ impl GroupMetadata {
             Some((_, Value::Text(kind))) => Some(kind),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_fixed_dimensions_are_those_of_files() {
+        let metadata = GroupMetadata {
+            attributes: Vec::new(),
+            left_out: Vec::new(),
+            files: Vec::new(),
+            fixed: [(b"a".to_vec(), "x%;y;.z/".to_owned())].into(),
+        };
+        assert_eq!(metadata.fixed(b"a"), ["x%25", "y", "%2Ez%2F"]);
+        assert_eq!(metadata.fixed(b"b"), Vec::<String>::new());
     }
 }
