@@ -34,7 +34,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The most groups of a measurement.
-const MAX_GROUPS: usize = 256;
+const MAX_GROUPS: usize = 1 << 12;
+
+/// The most groups of a measurement inside of each other.
+const MAX_DEPTH: usize = 128;
 
 /// The name of the collection of measurements in an experiment.
 const MEASUREMENTS: &[u8] = b"ms";
@@ -225,11 +228,6 @@ struct Walk<'c> {
 impl Walk<'_> {
     fn group(&mut self, group: &Arc<OpenGroup>) -> Result<SourceGroup> {
         self.groups += 1;
-        if self.groups > MAX_GROUPS {
-            return Err(Error::limit(format!(
-                "a measurement of more than {MAX_GROUPS} groups"
-            )));
-        }
         self.above.push(group.path().to_path_buf());
         let known = group.members()?;
         let mut members = Vec::new();
@@ -277,6 +275,15 @@ impl Walk<'_> {
     fn inner(&mut self, at: &Path) -> Result<Found> {
         if self.above.iter().any(|above| above == at) {
             return Ok(Found::Absent("it contains itself".to_owned()));
+        }
+        if self.above.len() == MAX_DEPTH {
+            return Ok(Found::Absent(format!(
+                "more than {MAX_DEPTH} groups are inside of each other"
+            )));
+        }
+        if self.groups == MAX_GROUPS {
+            let reason = format!("the measurement has more than {MAX_GROUPS} groups");
+            return Ok(Found::Absent(reason));
         }
         self.group(&self.context.group(at)).map(Found::Group)
     }

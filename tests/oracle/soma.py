@@ -708,6 +708,38 @@ def odd_members(checks, folder):
         checks.equal("errors of the mount", errors(point), [])
 
 
+def many_groups(checks, folder):
+    """A measurement of more than 256 groups, of which some are too deep: these are left out, and all else is there."""
+    uri, count = f"{folder}/groups", 300
+    schema = pa.schema([("soma_joinid", pa.int64()), ("n", pa.int32())])
+    with tiledbsoma.Experiment.create(uri) as experiment:
+        experiment.add_new_dataframe("obs", schema=schema, domain=[(0, 1)])
+        measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
+        measurement.add_new_dataframe("var", schema=schema, domain=[(0, 1)])
+        uns = measurement.add_new_collection("uns")
+        uns.metadata["n"] = 1
+    uns = f"{uri}/ms/RNA/uns"
+    with tiledbsoma.Collection.open(uns, "w") as collection:
+        collection.add_new_collection("0").metadata["n"] = 0
+    # A group that has so many in it, each of which is the same; and one for each depth.
+    with tiledb.Group(uns, "w") as group:
+        for number in range(1, count):
+            group.add(f"{uns}/0", name=str(number))
+    inner = uns
+    for depth in range(130):
+        with tiledbsoma.Collection.open(inner, "w") as collection:
+            collection.add_new_collection("d")
+        inner += "/d"
+    with mounted(uri) as point:
+        root = point / "ms/RNA"
+        told = json.loads((root / "group.json").read_text())["exports"][NAME]
+        # The measurement and uns are above.
+        checks.equal("many groups: left out", [one["element"] for one in told["left_out"]], ["uns" + "/d" * 127])
+        values = [(root / NAME / f"uns/{number}/n/c").read_bytes() for number in (0, count // 2, count - 1)]
+        checks.equal("many groups: values", set(values), {bytes(8)})
+        checks.equal("many groups: errors of the mount", errors(point), [])
+
+
 def broken_values(checks, folder):
     """The same joinid in two rows of obs; text of var that is not UTF-8."""
     uri = f"{folder}/broken"
@@ -928,7 +960,7 @@ def main():
         life = live(checks, source, options.seed, options.count)
         stages = {
             another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), continued: (folder,), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder), private: (life, folder),
-            bands: (folder,), odd_members: (folder,), broken_values: (folder,), dates_in_uns: (folder,), odd_indexes: (folder,), widths_without_current_domain: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
+            bands: (folder,), odd_members: (folder,), many_groups: (folder,), broken_values: (folder,), dates_in_uns: (folder,), odd_indexes: (folder,), widths_without_current_domain: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
             with tried(checks, stage.__name__):
