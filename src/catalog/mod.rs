@@ -46,7 +46,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use time::{TimeRange, When};
@@ -71,8 +71,6 @@ pub struct Array {
     pins: Mutex<Pins>,
     /// The states about which there was a warning last.
     warned: Mutex<LruCache<u64, ()>>,
-    /// Whether a document of a view has shown what may pass: its length is known only when it is rendered.
-    pub(crate) shows_errors: AtomicBool,
     making_latest: SingleFlight,
     /// The arrays of dimension labels that were asked for, by their paths.
     labels: Mutex<HashMap<PathBuf, Arc<Array>>>,
@@ -106,7 +104,6 @@ impl Array {
             latest: Mutex::default(),
             pins: Mutex::default(),
             warned: Mutex::new(LruCache::new(MAX_WARNED)),
-            shows_errors: AtomicBool::new(false),
             making_latest: SingleFlight::default(),
             labels: Mutex::default(),
         }

@@ -13,7 +13,6 @@ use crate::export::metadata::Metadata;
 use crate::export::{Export, ExportOptions, names_with_labels};
 use crate::format::enums::Layout;
 use crate::query::{Role, View};
-use crate::runtime::hash;
 use crate::runtime::requester::settled;
 
 /// The most characters of an error that are shown.
@@ -70,31 +69,20 @@ struct Facts {
     failed: bool,
 }
 
-/// The document, with what is known, and its state; None if it may be another one while the
-/// [state](View::state) of the view is the same, because something cannot be read for now. `options` say
-/// which exports exist.
+/// The document, with what is known. `options` say which exports exist.
 ///
 /// # Errors
 ///
 /// `Abandoned` if nobody waits.
-pub fn view_json(view: &View, options: &ExportOptions) -> Result<(Vec<u8>, Option<u64>)> {
+pub fn view_json(view: &View, options: &ExportOptions) -> Result<Vec<u8>> {
     let facts = known(view, options)?;
     let failed = facts.failed;
     let mut text = render(&document(view, &facts)?);
-    let (longest, state) = view_json_ahead(view, options)?;
+    let longest = render(&document(view, &longest(view)?)?).len();
     text.pop();
     text.resize((longest - 1).max(text.len()) + usize::from(failed), b' ');
     text.push(b'\n');
-    let labels = settled(view.shown_labels())?.map_or(0, |shown| shown.len());
-    let lasts = text.len() == longest && labels == view.labels().len();
-    Ok((text, state.filter(|_| lasts)))
-}
-
-/// The length of the document and its state, from names and schemas alone. No state if it changes with time.
-pub fn view_json_ahead(view: &View, options: &ExportOptions) -> Result<(usize, Option<u64>)> {
-    let longest = render(&document(view, &longest(view)?)?);
-    let state = hash(&(view.state(), options.csv_values, &longest));
-    Ok((longest.len(), (!view.snapshot().is_cut).then_some(state)))
+    Ok(text)
 }
 
 fn known(view: &View, options: &ExportOptions) -> Result<Facts> {

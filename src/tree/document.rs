@@ -20,8 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct DocumentContent {
     form: Form,
     errors: Arc<AtomicBool>,
-    /// What identifies a text; None: a hash of it.
-    version: Option<u64>,
 }
 
 enum Form {
@@ -37,7 +35,6 @@ impl DocumentContent {
         DocumentContent {
             form: Form::Text(Arc::new(text)),
             errors: Arc::default(),
-            version: None,
         }
     }
 
@@ -48,7 +45,6 @@ impl DocumentContent {
             _ => Ok(DocumentContent {
                 form: Form::Segments(segments),
                 errors: Arc::default(),
-                version: None,
             }),
         }
     }
@@ -58,12 +54,6 @@ impl DocumentContent {
     #[must_use]
     pub fn with_errors(self, errors: Arc<AtomicBool>) -> DocumentContent {
         DocumentContent { errors, ..self }
-    }
-
-    /// Text in the state `version`, which [`Document::node_ahead`] knows before it is rendered.
-    #[must_use]
-    pub fn in_state(self, version: Option<u64>) -> DocumentContent {
-        DocumentContent { version, ..self }
     }
 }
 
@@ -94,22 +84,6 @@ impl Document {
         Node::File(Arc::new(DocumentFile {
             document: self,
             state: Box::new(state),
-            ahead: Box::new(|| None),
-            render: Box::new(render),
-        }))
-    }
-
-    /// A file node whose length and state `ahead` knows without rendering it, if it does not return None.
-    /// Nothing else is memoised.
-    pub fn node_ahead<A, R>(self, ahead: A, render: R) -> Node
-    where
-        A: Fn() -> Option<Stat> + Send + Sync + 'static,
-        R: Fn() -> Result<DocumentContent> + Send + Sync + 'static,
-    {
-        Node::File(Arc::new(DocumentFile {
-            document: self,
-            state: Box::new(|| None),
-            ahead: Box::new(ahead),
             render: Box::new(render),
         }))
     }
@@ -125,7 +99,6 @@ pub fn state_of_file(engine: &Engine, path: &Path) -> Option<u64> {
 struct DocumentFile {
     document: Document,
     state: Box<dyn Fn() -> Option<u64> + Send + Sync>,
-    ahead: Box<dyn Fn() -> Option<Stat> + Send + Sync>,
     render: Box<dyn Fn() -> Result<DocumentContent> + Send + Sync>,
 }
 
@@ -150,15 +123,11 @@ impl DocumentFile {
     /// lengths, and keeps text for the open that usually follows.
     fn make(&self, state: Option<u64>, known: Option<Arc<Lengths>>) -> Result<(Form, Arc<Lengths>)> {
         let engine = &self.document.engine;
-        let DocumentContent {
-            form,
-            errors,
-            version,
-        } = (self.render)()?;
+        let DocumentContent { form, errors } = (self.render)()?;
         let lengths = match &form {
             Form::Text(text) => Arc::new(Lengths {
                 ends: vec![text.len()],
-                version: version.unwrap_or_else(|| hash(text)),
+                version: hash(text),
             }),
             Form::Segments(segments) => {
                 // Those of another state may have the same number of segments.
@@ -210,9 +179,6 @@ impl DocumentFile {
 
 impl File for DocumentFile {
     fn stat(&self) -> Result<Stat> {
-        if let Some(stat) = (self.ahead)() {
-            return Ok(stat);
-        }
         let lengths = match self.known() {
             (_, Some(known)) => known,
             (state, None) => self.make(state, None)?.1,

@@ -13,7 +13,7 @@ use super::raster::RasterDirectory;
 use super::view_source::{ViewSource, Viewed, of_view, place};
 use super::zarr::ZarrGroupDirectory;
 use crate::describe::Json;
-use crate::describe::view::{unreadable_view_json, view_json, view_json_ahead};
+use crate::describe::view::{unreadable_view_json, view_json};
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::{Format, field_names, npy, tiff, zarr};
 use crate::format::datatype::CellValNum;
@@ -23,7 +23,6 @@ use crate::layout::{CellBytes, FileLayout};
 use crate::query::{Field, Role, View};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// `data/`, and each directory in `subarray/`.
 pub struct ViewDirectory(ViewSource);
@@ -118,8 +117,8 @@ fn listed(source: &ViewSource, view: &View) -> Vec<(&'static str, NodeType)> {
     listed.map(|(name, kind, _)| (name, kind)).collect()
 }
 
-/// `view.json`: a description of the view, whose length depends only on names and the schema; can also be
-/// read if the schema is damaged.
+/// `view.json`: a description of the view. Depends only on names and the schema; can also be read if the
+/// schema is damaged.
 fn document(source: ViewSource) -> Node {
     let document = Document {
         engine: source.array_at.array.engine.clone(),
@@ -130,45 +129,34 @@ fn document(source: ViewSource) -> Node {
         // It names the keys of metadata that exports leave out.
         origin: Origin::DescribedCells(source.array_at.clone()),
     };
-    let of = source.clone();
-    let ahead = move || {
-        let view = of.view().ok()?;
-        if view.array().shows_errors.load(Ordering::Relaxed) {
-            return None;
-        }
-        let (len, state) = view_json_ahead(&view, &of.context.exports).ok()?;
-        Some(Stat {
-            len: len as u64,
-            version: state?,
-        })
-    };
-    document.node_ahead(ahead, move || {
-        let (text, state) = match source.view() {
-            Ok(view) => {
-                let snapshot = view.snapshot();
-                if let Some(entry) = snapshot.incomplete().next()
-                    && view.array().warns_first(snapshot)
-                {
-                    let (array, name) = (source.display(), &entry.name);
-                    log::warn!("{array}: what {name} has replaced is vacuumed, and not seen at this time");
+    document.node(
+        || None,
+        move || {
+            let text = match source.view() {
+                Ok(view) => {
+                    let snapshot = view.snapshot();
+                    if let Some(entry) = snapshot.incomplete().next()
+                        && view.array().warns_first(snapshot)
+                    {
+                        let (array, name) = (source.display(), &entry.name);
+                        log::warn!(
+                            "{array}: what {name} has replaced is vacuumed, and not seen at this time"
+                        );
+                    }
+                    view_json(&view, &source.context.exports)?
                 }
-                let (text, state) = view_json(&view, &source.context.exports)?;
-                if state.is_none() {
-                    view.array().shows_errors.store(true, Ordering::Relaxed);
+                Err(error) if is_damage(&error) => {
+                    log::warn!("{error}");
+                    let ArrayAt { array, when } = &source.array_at;
+                    let times = when.times_in(&array.engine);
+                    let snapshot = source.array_at.snapshot()?;
+                    unreadable_view_json(&snapshot, times, &error)
                 }
-                (text, state)
-            }
-            Err(error) if is_damage(&error) => {
-                log::warn!("{error}");
-                let ArrayAt { array, when } = &source.array_at;
-                let times = when.times_in(&array.engine);
-                let snapshot = source.array_at.snapshot()?;
-                (unreadable_view_json(&snapshot, times, &error), None)
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(DocumentContent::text(text).in_state(state))
-    })
+                Err(error) => return Err(error),
+            };
+            Ok(DocumentContent::text(text))
+        },
+    )
 }
 
 /// Whether the error is about what is stored, not about who reads it and how.
@@ -500,48 +488,6 @@ mod tests {
         assert_eq!(after.unwrap_err().kind(), ErrorKind::NotFound);
         assert!(tree.root.find("data/columns/a").unwrap().is_none());
         assert!(found("data/columns/s/data.bin").read_all().is_ok());
-    }
-
-    #[test]
-    fn the_length_of_a_description_needs_no_cells() {
-        for array in [
-            "versions/v22/sparse",
-            "versions/v22/dense",
-            "versions/v22/evolved",
-            "sample/weather",
-            "sample/lightning",
-        ] {
-            let folder = tempfile::tempdir().unwrap();
-            copy(&Path::new("tests/data").join(array), folder.path(), &[""]);
-            let open = || Tree::open(folder.path(), &TreeOptions::default()).unwrap();
-            let found = |tree: &Tree| match tree.root.find("data/view.json").unwrap() {
-                Some(Node::File(file)) => file,
-                _ => panic!("no view.json"),
-            };
-            let tree = open();
-            let file = found(&tree);
-            let stat = file.stat().unwrap();
-            let stats = &tree.stats;
-            let decoded = [
-                &stats.tiles_opened,
-                &stats.chunks_decoded,
-                &stats.metadata_chunks_decoded,
-            ];
-            assert_eq!(decoded.map(|count| count.get()), [0; 3], "{array}");
-            assert_eq!(Stat::of(&file.open().unwrap()), stat, "{array}");
-            // What shows an error is of another length and state, as `stat` knows from then on.
-            for fragment in fs::read_dir(folder.path().join("__fragments")).unwrap() {
-                fs::write(fragment.unwrap().path().join("__fragment_metadata.tdb"), b"").unwrap();
-            }
-            let tree = open();
-            let file = found(&tree);
-            let broken = Stat::of(&file.open().unwrap());
-            assert!(
-                broken.len == stat.len + 1 && broken.version != stat.version,
-                "{array}"
-            );
-            assert_eq!(found(&tree).stat().unwrap(), broken, "{array}");
-        }
     }
 
     #[test]
