@@ -480,9 +480,7 @@ impl TreeCopy<'_> {
                 len: open.len(),
                 version: open.version(),
             };
-            // A file of a fragment may have been replaced, though none ever changes.
-            let fragments = file.origin().fragment_states();
-            let identity = identity(file, stat, &(&self.source, path, file.mtime(), fragments));
+            let identity = identity(file, stat, &(&self.source, path, file.mtime()));
             let there = out.begin(identity, stat.len).map_err(write)?;
             if there > 0 {
                 log::info!("{} is continued at byte {there}", show_path(target));

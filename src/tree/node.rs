@@ -13,8 +13,6 @@ use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 #[cfg(feature = "mount")]
 use std::hash::Hash;
-#[cfg(feature = "mount")]
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A file, a directory or a symbolic link.
@@ -226,16 +224,13 @@ pub fn identity(file: &dyn File, stat: Stat, name: &impl Hash) -> Option<u128> {
         Freshness::Immutable => {
             let origin = file.origin();
             let path = origin.made_of();
-            // Its files may have been replaced for all that.
-            let files = match &origin {
-                Origin::Column(_, column) => column.files().ok(),
-                _ => None,
-            };
-            let version = |path: &PathBuf| Some(origin.engine()?.storage.metadata(path).ok()?.version);
-            let stored: Vec<_> = path.iter().chain(files.iter().flatten()).map(version).collect();
-            (0, path, stored)
+            // In stores an object may have been replaced for all that.
+            let store = origin.engine().filter(|engine| engine.storage.local().is_none());
+            let stored = path.as_ref().zip(store);
+            let stored = stored.and_then(|(path, engine)| engine.storage.metadata(path).ok());
+            (0, path, stored.map(|metadata| metadata.version))
         }
-        Freshness::Listing => (stat.version, None, Vec::new()),
+        Freshness::Listing => (stat.version, None, None),
     };
     Some(strong_hash(&(env!("CARGO_PKG_VERSION"), name, state, stat.len)))
 }
@@ -330,47 +325,5 @@ impl Node {
             all.extend_from_slice(&piece);
         }
         Ok(all)
-    }
-}
-
-#[cfg(all(test, feature = "mount"))]
-mod tests {
-    use super::*;
-    use crate::tree::{Tree, TreeOptions};
-    use std::fs;
-    use std::path::Path;
-
-    #[test]
-    fn what_is_of_a_fragment_whose_file_was_replaced_is_another_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let array = folder.path().join("array");
-        let copied = std::process::Command::new("cp")
-            .args(["-r", "tests/data/versions/v22/dense"])
-            .arg(&array)
-            .status();
-        assert!(copied.unwrap().success());
-        let fragments = fs::read_dir(array.join("__fragments")).unwrap();
-        let fragment = fragments.map(|entry| entry.unwrap().path()).min().unwrap();
-        let name = fragment.file_name().unwrap().to_str().unwrap().to_owned();
-        let found = || {
-            let tree = Tree::open(Path::new(&array), &TreeOptions::default()).unwrap();
-            let file = |path: &str| match tree.root.find(path).unwrap() {
-                Some(Node::File(file)) => file,
-                _ => panic!("no {path}"),
-            };
-            let column = file(&format!("fragments/{name}/columns/a/data.bin"));
-            let identity = identity(&*column, column.stat().unwrap(), &"data.bin");
-            (
-                identity,
-                file("data/columns/a/data.bin").origin().fragment_states(),
-            )
-        };
-        let before = found();
-        assert!(found() == before && before.1.len() > 1);
-        let new = folder.path().join("new");
-        fs::copy(fragment.join("a0.tdb"), &new).unwrap();
-        fs::rename(&new, fragment.join("a0.tdb")).unwrap();
-        let after = found();
-        assert!(after.0 != before.0 && after.1 != before.1);
     }
 }

@@ -127,21 +127,6 @@ impl Origin {
         }
     }
 
-    /// The states of the directories of the fragments whose cells are shown, one after the other. Of local
-    /// ones, where looking at each costs little.
-    pub fn fragment_states(&self) -> Vec<Option<(u64, u64, u64)>> {
-        let shown = match self {
-            Origin::Cells(shown) | Origin::LabelledCells(shown) | Origin::DescribedCells(shown) => shown,
-            Origin::Several(origins) => return origins.iter().flat_map(Origin::fragment_states).collect(),
-            _ => return Vec::new(),
-        };
-        let storage = &shown.array.engine.storage;
-        let snapshot = shown.snapshot().ok().filter(|_| storage.local().is_some());
-        let fragments = snapshot.iter().flat_map(|snapshot| snapshot.fragments());
-        let states = fragments.map(|entry| Some(storage.metadata(&entry.fragment.path).ok()?.version));
-        states.collect()
-    }
-
     /// Whether names were exchanged below an object that the node is made of.
     pub fn is_stale(&self) -> bool {
         match self {
