@@ -364,7 +364,7 @@ impl Drop for Body {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::serve::socket::Connection;
     use hyper::body::Body as _;
@@ -373,7 +373,7 @@ mod tests {
 
     /// Counts how often it is woken.
     #[derive(Default)]
-    struct Woken(AtomicUsize);
+    pub(crate) struct Woken(pub(crate) AtomicUsize);
 
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {

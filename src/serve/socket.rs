@@ -98,8 +98,9 @@ impl Connection {
         if waited {
             *lock(&self.idle_since) = Instant::now();
         }
-        self.unsent.store(false, Ordering::Release);
-        if self.busy.load(Ordering::Acquire) == 0 {
+        // Whoever receives flushes as well: woken each time, it would never sleep.
+        let ends = self.unsent.swap(false, Ordering::AcqRel);
+        if ends && self.busy.load(Ordering::Acquire) == 0 {
             self.receiver.wake();
         }
     }
@@ -412,6 +413,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Socket<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serve::body::tests::Woken;
+    use std::task::Waker;
 
     #[test]
     fn a_connection_waits_for_its_client_while_nothing_is_made() {
@@ -429,6 +432,21 @@ mod tests {
         assert!(connection.waits_since().is_some() && connection.idle_since().is_none());
         drop(other);
         assert!(connection.idle_since().is_some());
+    }
+
+    #[test]
+    fn who_receives_is_woken_once_when_all_is_sent() {
+        let connection = Connection::new();
+        let woken: Arc<Woken> = Arc::default();
+        let waker = Waker::from(woken.clone());
+        let flushed = || {
+            connection.receiver.register(&waker);
+            connection.all_is_sent(false);
+            woken.0.load(Ordering::Acquire)
+        };
+        assert_eq!((flushed(), flushed()), (0, 0));
+        connection.unsent.store(true, Ordering::Release);
+        assert_eq!((flushed(), flushed()), (1, 1));
     }
 
     /// A runtime, without which there are no clocks.
