@@ -424,9 +424,7 @@ impl Variable {
         variable.unit = Unit::of(shown.datatype);
         variable.attributes = units(shown.datatype);
         variable.attributes.extend(flags(view, shown, datatype)?);
-        let mut fill = shown.fill_value.clone();
-        convert(variable.unit, datatype, &mut fill);
-        variable.fill = null(shown, fill);
+        variable.fill = shown_fill(shown, variable.unit, datatype);
         Ok(variable)
     }
 
@@ -548,11 +546,16 @@ pub fn stored(view: &View, field: usize, null_value: Option<Vec<u8>>) -> Result<
     let mut variable = Variable::new(String::new(), VariableKind::Values, field, datatype);
     variable.number = number;
     variable.nullable = shown.nullable;
-    let mut fill = shown.fill_value.clone();
-    convert(None, datatype, &mut fill);
-    variable.fill = null(shown, fill);
+    variable.fill = shown_fill(shown, None, datatype);
     variable.fill_value = null_value;
     variable.open(view)
+}
+
+/// The fill of an attribute, converted as its values are.
+fn shown_fill(shown: &Field, unit: Option<Unit>, datatype: Datatype) -> Vec<u8> {
+    let mut fill = shown.fill_value.clone();
+    convert(unit, datatype, &mut fill);
+    null(shown, fill)
 }
 
 /// Type and number of the values in a cell of a grid. None if grids leave the field out.

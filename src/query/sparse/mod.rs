@@ -36,7 +36,6 @@ use crate::catalog::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::field::Stored;
-use crate::format::fragment::boxes::Bounds;
 use crate::format::range::{Rect, compare};
 use crate::format::schema::{Dimension, Schema};
 use crate::fragment::Fragment;
@@ -730,12 +729,15 @@ fn may_leave_domain(info: &FragmentInfo) -> bool {
     let mut dimensions = schema.dimensions.iter().zip(written);
     schema.has_lossy_dimensions()
         || dimensions.any(|(dimension, written)| {
-            let less = |a: &[u8], b: &[u8]| {
-                compare(dimension.datatype, dimension.cell_val_num, a, b) == Some(Ordering::Less)
-            };
+            let below = |a: &[u8], b: &[u8]| is_below(dimension, a, b);
             let domain = dimension.domain.as_ref();
-            domain.is_some_and(|domain| less(&written.lo, &domain.lo) || less(&domain.hi, &written.hi))
+            domain.is_some_and(|domain| below(&written.lo, &domain.lo) || below(&domain.hi, &written.hi))
         })
+}
+
+/// Whether coordinate `a` of a dimension is below `b`.
+fn is_below(dimension: &Dimension, a: &[u8], b: &[u8]) -> bool {
+    compare(dimension.datatype, dimension.cell_val_num, a, b) == Some(Ordering::Less)
 }
 
 /// Whether the non-empty domains of some fragments overlap, so that cells may have the same coordinates.
@@ -754,13 +756,11 @@ fn overlap(members: &[Arc<Input>]) -> bool {
     }
     let schema = &first.info.schema;
     let apart = |a: &Rect, b: &Rect| {
-        schema.dimensions.iter().zip(a.iter().zip(b)).any(|(d, (a, b))| {
-            let below = |a: Bounds<'_>, b: Bounds<'_>| {
-                compare(d.datatype, d.cell_val_num, a.1, b.0) == Some(Ordering::Less)
-            };
-            let (a, b) = ((&*a.lo, &*a.hi), (&*b.lo, &*b.hi));
-            below(a, b) || below(b, a)
-        })
+        schema
+            .dimensions
+            .iter()
+            .zip(a.iter().zip(b))
+            .any(|(d, (a, b))| is_below(d, &a.hi, &b.lo) || is_below(d, &b.hi, &a.lo))
     };
     let mut pairs = domains.iter().enumerate();
     pairs.any(|(i, a)| domains.iter().skip(i + 1).any(|b| !apart(a, b)))

@@ -6,8 +6,8 @@
 //! any field is. If some are not in order, the reader fails, and in the state of the view that is seen from
 //! then on the fragment is sorted. Otherwise, in small fragments where they are few, and in those of libraries
 //! that wrote global order as it came, all are compared first. So are small fragments, however many, where
-//! another is known not to be in order: readers need not fail once for each. Those that keep the order of their writer
-//! ([`Input::keeps_order_of_writer`]) are not compared, unless they are merged.
+//! another is known not to be in order: readers need not fail once for each. Those that keep the order of their
+//! writer ([`Input::keeps_order_of_writer`]) are not compared, unless they are merged.
 
 use super::input::Input;
 use super::member::Rules;

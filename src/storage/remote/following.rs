@@ -253,10 +253,6 @@ impl Blob for MemberBlob {
     fn is_unchanged(&self) -> bool {
         self.blob.is_unchanged()
     }
-
-    fn read(&self, offset: u64, size: u64) -> Result<Vec<u8>> {
-        self.blob.read(offset, size)
-    }
 }
 
 #[cfg(test)]
