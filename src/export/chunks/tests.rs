@@ -22,6 +22,8 @@ fn extents_are_put_together_or_halved() {
         [1 << 12, 1 << 11]
     );
     assert_eq!(sides(&[3, 3], &[1, 1], 1 << 30), [1, 1]);
+    let scalar = Chunks::new(&[], &tiles(&[4], &[8]), 8);
+    assert_eq!((scalar.count(), scalar.sides), (1, vec![]));
     assert_eq!(sides(&[u64::MAX, u64::MAX], &[u64::MAX, 1], 1), [1 << 26, 1]);
     let chunks = whole(&[1000, 1000], &[100, 7], 8);
     assert_eq!(
