@@ -47,7 +47,8 @@ record() {
     read -r passed failed <<<"${counts:-$(($2 == 0)) 0}"
     [ "$2" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
     printf '%-34s %6d passed %4d failed %5d s\n' "$1" "$passed" "$failed" "$3" >>"$summary"
-    [ "$failed" -eq 0 ] || { printf 'FAILED in stage: %s\n' "$1" && grep -a -m 20 '^FAIL' "$4"; } >>"$failures" || true
+    # What fails otherwise ends with its error.
+    [ "$failed" -eq 0 ] || { printf 'FAILED in stage: %s\n' "$1" && { grep -a -m 20 '^FAIL' "$4" || tail -n 3 "$4"; }; } >>"$failures"
 }
 
 # run NAME COMMAND...: one stage. Its output is shown as it comes.
