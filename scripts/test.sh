@@ -18,7 +18,6 @@ touch "$summary" "$failures"
 goes_on=
 # Stages wait for mounts, stores and packages nearly as much as they compute.
 lanes=$(($(nproc) + 1))
-stages=0
 
 finish() {
     local status=$? background
@@ -63,29 +62,30 @@ run() {
     [ -n "$goes_on" ] || [ ! -s "$failures" ] || exit 1
 }
 
-# beside NAME COMMAND...: one stage beside others. Its output is shown when it has ended.
-beside() {
-    while [ "$(jobs -pr | wc -l)" -ge "$lanes" ]; do
-        wait -n || true
-    done
-    stage=$1
-    stages=$((stages + 1))
-    local name=$1 log=$scratch/$stages
+# quietly NAME COMMAND...: one stage in a subshell beside others. Its output is shown when it has ended.
+quietly() {
+    local name=$1 log start=$SECONDS ok=0
+    log=$(mktemp "$scratch/XXXXXX")
     shift
+    "$@" >"$log" 2>&1 &
+    trap 'kill $!; exit 143' TERM
+    wait $! || ok=$?
     (
-        trap - EXIT
-        start=$SECONDS
-        ok=0
-        "$@" >"$log" 2>&1 &
-        trap 'kill $!; exit 143' TERM
-        wait $! || ok=$?
-        exec 9>"$scratch/lock"
         flock 9
         printf '\n'
         say "$name"
         cat "$log"
         record "$name" "$ok" $((SECONDS - start)) "$log"
-    ) &
+    ) 9>"$scratch/lock"
+}
+
+# beside NAME COMMAND...: one stage beside others.
+beside() {
+    while [ "$(jobs -pr | wc -l)" -ge "$lanes" ]; do
+        wait -n || true
+    done
+    stage=$1
+    (trap - EXIT && quietly "$@") &
 }
 
 # together: waits for what runs beside.
@@ -135,16 +135,18 @@ readme_program() {
     echo 'println!("shape {:?}, notes {notes:?}", temperatures.shape()); Ok(()) }'
 }
 
-# release_profile: the lines of Cargo.toml that say how dependencies are built for a release, but not this crate.
-release_profile() {
+# profiles: the lines of Cargo.toml that say how dependencies are built, for a release last, but not this crate.
+profiles() {
+    awk '/^\[/ { wanted = /^\[profile\.dev/ } wanted' Cargo.toml
     awk '/^\[/ { wanted = /^\[profile\.release/ } wanted' Cargo.toml
     echo 'tiledbfs = { opt-level = 0 }'
 }
 
-# consumer COMMAND FEATURE...: `cargo check` or `cargo run` of the README's lines as a crate of its own, which depends on this one with no
-# other features. A crate outside of this one's workspace gets no features through the dev-dependencies. What both depend on is built once.
+# consumer COMMAND FEATURE...: `cargo check` or `cargo run --release` of the README's lines as a crate of its own, which depends on this one
+# with no other features. A crate outside of this one's workspace gets no features through the dev-dependencies. What both depend on is
+# checked and built once: clippy has checked it.
 consumer() {
-    local command=$1 crate=$TARGET/consumer features shown
+    local command=($1) crate=$TARGET/consumer features shown
     shift
     features=("${@/#/\"}")
     mkdir -p "$crate/src"
@@ -157,18 +159,18 @@ edition = "2024"
 [dependencies]
 tiledbfs = { path = "$ROOT", default-features = false, features = [$(IFS=,; echo "${features[*]/%/\"}")] }
 [workspace]
-$(release_profile)
+$(profiles)
 END
-    shown=$(cargo "$command" --quiet --release --target-dir "$TARGET" --manifest-path "$crate/Cargo.toml")
+    shown=$(cargo "${command[@]}" --quiet --target-dir "$TARGET" --manifest-path "$crate/Cargo.toml")
     printf '%s\n' "$shown"
-    [[ $command == check || $shown == 'shape [28, 6], notes ['* ]]
+    [[ ${command[0]} == check || $shown == 'shape [28, 6], notes ['* ]]
 }
 
 # consumers: with no other features, with object stores, with all.
 consumers() {
-    consumer run
+    consumer "run --release"
     consumer check remote
-    consumer run arrow mount ndarray remote serve
+    consumer "run --release" arrow mount ndarray remote serve
 }
 
 # lints: of all targets; of the tests that mount, which are none of them because `cargo test` alone leaves them out; and of less than the
@@ -181,11 +183,21 @@ lints() {
     cargo clippy --quiet --bins --no-default-features --features mount -- -D warnings
 }
 
-# test_program NAME: builds a program of tests, and says where it is. Cargo would run it only after it has put the program that it was built
-# with in place of that of the release.
-test_program() {
-    "${cargo_test[@]}" --no-run --test "$1" --message-format=json |
-        jq -r --arg name "$1" 'select(.target.name == $name) | .executable // empty'
+# cargo_lane: what Cargo builds and runs, one after the other, because each locks the directory of what is built.
+cargo_lane() {
+    # Most of the time goes to the compiler, so that this crate is not optimised.
+    local tests=(cargo test --quiet --release --config profile.release.package.tiledbfs.opt-level=0)
+    quietly "cargo test" "${tests[@]}"
+    quietly "cargo test: program" "${tests[@]}" --test program
+    quietly "cargo test: mounts" "${tests[@]}" --test mounts
+    # It runs alone, later, with the program that is optimised: Cargo would put the other one in its place before. The stage fails if it is not there.
+    "${tests[@]}" --no-run --test load --message-format=json |
+        jq -r 'select(.target.name == "load") | .executable // empty' >"$scratch/load" || true
+    if [ -n "$TILEDBFS_VIEWS" ]; then
+        quietly "Arrow" "$PYTHON" tests/oracle/arrow_batches.py --family "$views" --program "$TARGET/release/examples/arrow_ipc"
+    fi
+    quietly "library of another crate" consumers
+    quietly "package" scripts/deb.sh --test
 }
 
 # Functions that set variables or PATH run outside of `run`, whose commands are in a pipeline.
@@ -214,18 +226,15 @@ if [ -n "${TILEDBFS_REAL:-}" ]; then
 fi
 # Some of the other arrays are damaged too.
 export TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}"
-# Most of the time goes to the compiler, so that this crate is not optimised.
-cargo_test=(cargo test --quiet --release --config profile.release.package.tiledbfs.opt-level=0)
-run "cargo test" "${cargo_test[@]}"
-run "cargo test: program" "${cargo_test[@]}" --test program
-stage="cargo test: mounts"
-mounts=$(test_program mounts)
-load=$(test_program load)
-beside "cargo test: mounts" "$mounts"
 run "cargo build" cargo build --release
 together
 run "quickstart" scripts/quickstart.sh
+# Cargo puts the program that tests are built with, which is not optimised, in its place.
+mkdir -p "$TARGET/program"
+cp "$TILEDBFS_BIN" "$TARGET/program/"
+TILEDBFS_BIN=$TARGET/program/tiledbfs
 goes_on=1
+(trap - EXIT && cargo_lane) &
 rm -rf "$TARGET/matrix"
 run "oracle: core" "$PYTHON" tests/oracle/run.py --set core --keep "$TARGET/matrix" --counts "$TARGET/core.json"
 # The longest first.
@@ -233,10 +242,8 @@ if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     beside "arrays of other releases" "$PYTHON" tests/oracle/run.py --family "$arrays" --counts "$TARGET/family.json" --hashes "$TARGET/family.sha256"
 fi
 beside "object stores: faults" "$PYTHON" tests/oracle/remote_faults.py
-beside "library of another crate" consumers
 beside "SOMA as AnnData" "$TARGET/venv-soma/bin/python" tests/oracle/soma.py
 beside "array.nc: corners" "$PYTHON" tests/oracle/netcdf_corners.py
-beside "package" scripts/deb.sh --test
 beside "object stores: access" "$PYTHON" tests/oracle/remote_access.py
 beside "object stores: core" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --matrix "$TARGET/matrix"
 beside "object stores: requests" "$PYTHON" tests/oracle/remote_requests.py
@@ -284,7 +291,6 @@ else
     echo "arrays of other releases           not run: TILEDBFS_ARRAYS is not set" >>"$summary"
 fi
 if [ -n "${TILEDBFS_VIEWS:-}" ]; then
-    beside "Arrow" "$PYTHON" tests/oracle/arrow_batches.py --family "$views" --program "$TARGET/release/examples/arrow_ipc"
     beside "oracle: views" "$PYTHON" tests/oracle/views.py --family "$views" --share 1/3
     beside "object stores: views" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --views "$views"
     beside "what is listed: views" "$PYTHON" tests/oracle/listed.py --share 1/5 "$views/arrays"
@@ -308,7 +314,7 @@ run "what tables decode" "$PYTHON" tests/oracle/table_reads.py
 run "over HTTP: faults, load" "$PYTHON" tests/oracle/serve_load.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "load" env TILEDBFS_LOAD_SOURCE="$arrays/arrays" TILEDBFS_LOAD_HASHES="$TARGET/family.sha256" \
-        TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" "$load" --nocapture many_readers
+        TILEDBFS_LOAD_SECONDS="${TILEDBFS_LOAD_SECONDS:-10}" "$(cat "$scratch/load")" --nocapture many_readers
     "$PYTHON" tests/oracle/table.py --output "$TARGET/VERIFIED.md" "$TARGET"/{core,filters,family}.json
     cmp -s "$TARGET/VERIFIED.md" tests/VERIFIED.md || echo "tests/VERIFIED.md is not what these runs verified: copy $TARGET/VERIFIED.md" >>"$summary"
 fi

@@ -107,7 +107,7 @@ fn nothing_that_files_hold_makes_it_panic_hang_or_contradict_itself() {
     if let Some(more) = env::var_os("TILEDBFS_ARRAYS").filter(|more| !more.is_empty()) {
         arrays.extend(sources(Path::new(&more)));
     }
-    let each = number("TILEDBFS_MUTANTS", 2000_u64.div_ceil(arrays.len() as u64));
+    let each = number("TILEDBFS_MUTANTS", 800_u64.div_ceil(arrays.len() as u64));
     let seed = number("TILEDBFS_SEED", 1);
     let limits = Limits {
         file_bytes: 1 << 20,
@@ -184,7 +184,7 @@ fn views_of_damaged_arrays_give_errors_and_take_no_more_memory() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let given = env::var_os("TILEDBFS_VIEWS").filter(|given| !given.is_empty());
     let arrays = sources(given.as_deref().map_or(&root, Path::new));
-    let each = number("TILEDBFS_MUTANTS", 3000_u64.div_ceil(arrays.len() as u64));
+    let each = number("TILEDBFS_MUTANTS", 1200_u64.div_ceil(arrays.len() as u64));
     let seed = number("TILEDBFS_SEED", 1);
     let limits = Limits {
         file_bytes: 256 << 10,

@@ -39,15 +39,17 @@ def write(path, fragments):
     """An array whose fragments all cover the same part of the domain."""
     tiledb.Array.create(path, schema(CELLS))
     draw = np.random.default_rng(7)
-    newest = {}
+    written = []
     for number in range(fragments):
         x = np.unique(draw.integers(0, 2**23, CELLS))
         a = np.arange(x.size, dtype=np.int64) + number * CELLS
         with tiledb.open(path, "w", timestamp=START + number) as array:
             array[x] = a
-        newest.update(zip(x.tolist(), a.tolist()))
-    x = np.array(sorted(newest), np.int64)
-    return x, np.array([newest[key] for key in x.tolist()], np.int64)
+        written.append((x, a))
+    # The newest of each place is the first of those in reverse.
+    x, a = (np.concatenate(parts)[::-1] for parts in zip(*written))
+    x, newest = np.unique(x, return_index=True)
+    return x, a[newest]
 
 
 def peak(point):
