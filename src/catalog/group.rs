@@ -28,7 +28,7 @@ pub struct Group {
     pub version: Option<u32>,
     /// In the order in which they were added, without deleted ones.
     pub members: Vec<GroupMember>,
-    /// Members that were removed, and not added again under the same name.
+    /// Those that were removed, or replaced by another of the same name.
     pub removed: Vec<GroupMember>,
 }
 
@@ -38,7 +38,7 @@ pub struct Group {
 pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     let mut version = None;
     let mut members: Vec<Option<GroupMember>> = Vec::new();
-    let mut removed: HashMap<Vec<u8>, GroupMember> = HashMap::new();
+    let mut removed = Vec::new();
     let mut index: HashMap<Vec<u8>, usize> = HashMap::new();
     for details in files {
         version = Some(details.version);
@@ -53,12 +53,11 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
             match (member.deleted, place) {
                 (true, Some(place)) => {
                     index.remove(&key);
-                    removed.extend(place.take().map(|member| (key, member)));
+                    removed.extend(place.take());
                 }
                 (true, None) => {}
-                (false, Some(place)) => *place = Some(member),
+                (false, Some(place)) => removed.extend(place.replace(member)),
                 (false, None) => {
-                    removed.remove(&key);
                     index.insert(key, members.len());
                     members.push(Some(member));
                 }
@@ -68,7 +67,7 @@ pub fn replay(files: impl IntoIterator<Item = GroupDetails>) -> Group {
     Group {
         version,
         members: members.into_iter().flatten().collect(),
-        removed: removed.into_values().collect(),
+        removed,
     }
 }
 
@@ -158,7 +157,7 @@ pub struct Members {
     /// The group's details, replayed.
     pub group: Group,
     /// The candidates for its listing: registered members inside the source, then the other directories of
-    /// the group.
+    /// the group that never were members.
     pub places: Vec<MemberPlace>,
     /// Whether nothing was ever registered.
     pub unregistered: bool,
@@ -197,11 +196,11 @@ impl OpenGroup {
         &self.path
     }
 
-    /// Whether the directory at `at` once was a member, by the details of the group.
-    pub fn has_removed(&self, details: &Group, at: &Path) -> bool {
-        let storage = &*self.engine.storage;
-        let mut removed = details.removed.iter();
-        removed.any(|member| member_path(storage, &self.path, member).as_deref() == Some(at))
+    /// The directories that were members once, by the details of the group. Some may be members again.
+    pub fn removed(&self, details: &Group) -> HashSet<PathBuf> {
+        let removed = details.removed.iter();
+        let paths = removed.filter_map(|member| member_path(&*self.engine.storage, &self.path, member));
+        paths.collect()
     }
 
     /// The newest of the times at which `directories` in it changed, in milliseconds since the Unix epoch. Lists
@@ -268,7 +267,8 @@ impl OpenGroup {
         let directories = entries
             .filter(|entry| entry.entry_type == EntryType::Directory)
             .map(|entry| (self.path.join(&entry.name), entry.name));
-        let unregistered = directories.filter(|(at, _)| !seen.contains(at));
+        let removed = self.removed(&group);
+        let unregistered = directories.filter(|(at, _)| !seen.contains(at) && !removed.contains(at));
         places.extend(unregistered.map(|(at, name)| MemberPlace {
             name: name.into_vec(),
             at,
@@ -469,12 +469,24 @@ mod tests {
             details(2, vec![member(None, "a", false), member(None, "b", false)]),
             details(2, vec![member(None, "a", true), member(None, "a", false)]),
         ]);
-        assert_eq!((uris(&group), group.removed.len()), (vec!["b", "a"], 0));
+        assert_eq!(uris(&group), ["b", "a"]);
         let group = replay([
             details(2, vec![member(Some("n"), "a", false), member(None, "b", false)]),
             details(2, vec![member(Some("n"), "a", true), member(None, "never", true)]),
         ]);
         assert_eq!(group.removed, [member(Some("n"), "a", false)]);
+        // Neither directory is a member any more, whatever has the name now.
+        let group = replay([
+            details(2, vec![member(Some("n"), "a", false)]),
+            details(2, vec![member(Some("n"), "b", false)]),
+            details(2, vec![member(Some("n"), "b", true)]),
+            details(2, vec![member(Some("n"), "c", false)]),
+        ]);
+        assert_eq!(uris(&group), ["c"]);
+        assert_eq!(
+            group.removed,
+            [member(Some("n"), "a", false), member(Some("n"), "b", false)]
+        );
     }
 
     #[test]

@@ -239,9 +239,10 @@ fn source(
         found.left_out.push((name, OUTSIDE.to_owned()));
     }
     // TileDB-CF does not register groups in groups.
+    let removed = group.removed(known);
     for (name, kind) in unregistered(engine, group.path(), known)? {
         let at = group.path().join(OsStr::from_bytes(&name));
-        if kind == ObjectType::Group && !group.has_removed(known, &at) {
+        if kind == ObjectType::Group && !removed.contains(&at) {
             groups.push((name, at));
         }
     }

@@ -87,10 +87,9 @@ impl Names for GroupDirectory {
         if let Some(export) = self.measurement().find(name)? {
             return Ok(Some(export));
         }
-        let (engine, known) = (&self.position.context.engine, &members.group);
+        let engine = &self.position.context.engine;
         let mut places = members.places.iter().filter(|place| !place.registered);
         let place = places.find(|place| name == names::encode(&place.name).as_str());
-        let place = place.filter(|place| !self.group.has_removed(known, &place.at));
         match place.map(|place| (place, classify(engine, &place.at))) {
             Some((place, Ok(ObjectKind::Group))) => self.position.clone().elsewhere().child(&place.at),
             Some((_, Err(e))) if e.kind() != ErrorKind::NotFound => Err(e),
