@@ -14,9 +14,7 @@ use super::permissions::Origin;
 use super::position::Position;
 use super::view_source::place;
 use super::zarr::{CHUNKS, Chunked, DOCUMENT, chunks};
-use crate::catalog::group::{
-    MemberPlace, Members, OUTSIDE, OpenGroup, registered_member, unregistered_member,
-};
+use crate::catalog::group::{MemberPlace, Members, OUTSIDE, OpenGroup, registered_member};
 use crate::catalog::source::ObjectKind;
 use crate::describe::Json;
 use crate::describe::group::anndata_json;
@@ -171,8 +169,8 @@ impl ShownMeasurement {
             groups: 0,
         };
         let members = experiment.members()?;
-        let obs = members.places.iter().find(|place| place.name == b"obs");
-        let obs = match obs.map(|place| walk.found(&members, place)) {
+        let obs = registered(&members).find(|place| place.name == b"obs");
+        let obs = match obs.map(|place| walk.found(&place.at)) {
             Some(Some(found)) => found,
             _ => Found::Absent(match experiment.outside(&members).any(|name| name == b"obs") {
                 true => OUTSIDE.to_owned(),
@@ -217,6 +215,11 @@ impl ShownMeasurement {
     }
 }
 
+/// The registered members of a group inside the source. SOMA has no others.
+fn registered(members: &Members) -> impl Iterator<Item = &MemberPlace> {
+    members.places.iter().filter(|place| place.registered)
+}
+
 /// A walk through a measurement.
 struct Walk<'c> {
     context: &'c Arc<Context>,
@@ -231,8 +234,8 @@ impl Walk<'_> {
         self.above.push(group.path().to_path_buf());
         let known = group.members()?;
         let mut members = Vec::new();
-        for place in &known.places {
-            let found = self.found(&known, place);
+        for place in registered(&known) {
+            let found = self.found(&place.at);
             members.extend(found.map(|found| (place.name.clone(), found)));
         }
         for name in group.outside(&known) {
@@ -245,28 +248,19 @@ impl Walk<'_> {
         })
     }
 
-    /// What is at a place; None if that is no member.
-    fn found(&mut self, members: &Members, place: &MemberPlace) -> Option<Found> {
-        let engine = &self.context.engine;
-        let kind = match place.registered {
-            true => registered_member(engine, &place.at).map(Some),
-            false => unregistered_member(engine, &place.at, members.unregistered),
-        };
-        let found = match kind {
-            Ok(None) => return None,
-            Ok(Some(ObjectKind::Array)) => match self.context.is_later(&place.at) {
-                Ok(false) => Ok(Found::Array(SourceArray::new(self.context.array(&place.at)))),
+    /// What the registered member at `at` is; None if it is later than the time shown.
+    fn found(&mut self, at: &Path) -> Option<Found> {
+        let found = match registered_member(&self.context.engine, at) {
+            Ok(ObjectKind::Array) => match self.context.is_later(at) {
+                Ok(false) => Ok(Found::Array(SourceArray::new(self.context.array(at)))),
                 Ok(true) => return None,
                 Err(error) => Err(error),
             },
-            Ok(Some(ObjectKind::Group)) => self.inner(&place.at),
-            Ok(Some(ObjectKind::Directory)) => {
-                Ok(Found::Absent("it is neither an array nor a group".to_owned()))
+            Ok(ObjectKind::Group) => self.inner(at),
+            Ok(ObjectKind::Directory) => Ok(Found::Absent("it is neither an array nor a group".to_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok(Found::Absent("it is missing".to_owned()))
             }
-            Err(error) if error.kind() == ErrorKind::NotFound => match place.registered {
-                true => Ok(Found::Absent("it is missing".to_owned())),
-                false => return None,
-            },
             Err(error) => Err(error),
         };
         Some(found.unwrap_or_else(Found::Failed))

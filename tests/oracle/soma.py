@@ -678,7 +678,7 @@ def torn(path, whole, places):
 
 
 def odd_members(checks, folder):
-    """Members that are no SOMA objects, that lie elsewhere, and that contain themselves; joinids twice."""
+    """Members that are no SOMA objects, that lie elsewhere, and that contain themselves; collections that are no members, or not any more."""
     inside, outside = Path(folder, "source"), Path(folder, "outside")
     inside.mkdir(), outside.mkdir()
     life = Life(inside, "odd", 8)
@@ -689,11 +689,21 @@ def odd_members(checks, folder):
         measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
         measurement.add_new_dataframe("var", schema=schema, domain=[(0, 3)]).write(pa.table(ids, schema=schema))
         measurement.add_new_collection("X").add_new_sparse_ndarray("data", type=pa.int8(), shape=(4, 4))
-        measurement.add_new_collection("uns").metadata["n"] = 1
+        uns = measurement.add_new_collection("uns")
+        uns.metadata["n"] = 1
+        for name in ("gone", "replaced"):
+            uns.add_new_collection(name).metadata["n"] = 2
+    measurement = f"{life.uri}/ms/RNA"
+    for name in ("stray", "another"):
+        with tiledbsoma.Collection.create(f"{measurement}/uns/{name}") as collection:
+            collection.metadata["n"] = 3
+    with tiledbsoma.Collection.open(f"{measurement}/uns", "w") as uns:
+        del uns["gone"], uns["replaced"]
+    with tiledbsoma.Collection.open(f"{measurement}/uns", "w") as uns, tiledbsoma.Collection.open(f"{measurement}/uns/another") as another:
+        uns.set("replaced", another, use_relative_uri=True)
     with tiledbsoma.Experiment.open(life.uri) as experiment:
         model = Model(experiment, "RNA")
     flat = tiledb.ArraySchema(tiledb.Domain(tiledb.Dim("x", domain=(0, 3), tile=4, dtype=np.int64)), [tiledb.Attr("v", dtype=np.int8)], sparse=True)
-    measurement = f"{life.uri}/ms/RNA"
     tiledb.Array.create(f"{measurement}/X/plain", flat)
     away = str(outside / "away")
     tiledbsoma.SparseNDArray.create(away, type=pa.int8(), shape=(4, 4)).close()
@@ -702,6 +712,7 @@ def odd_members(checks, folder):
             opened.add(uri, name=name)
     with mounted(inside) as point:
         root = point / "odd/ms/RNA"
+        checks.equal("members of uns", [name for name in os.listdir(root / "uns") if name.startswith(("gone", "replaced"))], ["replaced"])
         compare_files(checks, "odd members", root / NAME, model, np.random.default_rng(4))
         told = json.loads((root / "group.json").read_text())["exports"][NAME]
         checks.equal("odd members are left out", sorted(one["element"] for one in told["left_out"]), ["layers/away", "layers/plain", "uns/itself"])
