@@ -78,7 +78,7 @@ fn range(first: i64, last: i64) -> DimRange {
 /// How a dense array is divided.
 #[derive(Clone, Copy)]
 pub(super) enum Division {
-    /// As in `array.zarr/`.
+    /// As in `array.zarr/`, if it has several axes.
     Tiles,
     /// Whole rows.
     Rows,
@@ -105,8 +105,13 @@ impl Dense {
         let (_, datatype) = data_of(&self.view)?;
         let extents = extents(self.view.schema())?;
         let mut chunks = Chunks::new(&self.shape, &extents, datatype.size() as u64);
-        if let (Division::Rows, [rows, width]) = (self.division, &*self.shape) {
-            chunks.sides = vec![(*rows).min(rows_of_chunk(*width)).max(1), (*width).max(1)];
+        match (self.division, &*self.shape) {
+            (Division::Rows, [rows, width]) => {
+                chunks.sides = vec![(*rows).min(rows_of_chunk(*width)).max(1), (*width).max(1)];
+            }
+            // As other arrays of one axis are.
+            (Division::Tiles, [cells]) => chunks.sides = vec![(*cells).min(MAX_CELLS).max(1)],
+            _ => {}
         }
         Ok(chunks)
     }
@@ -536,6 +541,19 @@ mod tests {
         assert_eq!(filled.iter().filter(|byte| **byte > 0).count(), 3);
         let error = made([different, vec![(3, 4, 5, u64::MAX)]].concat()).unwrap_err();
         assert!(error.to_string().contains("(3, 4)"), "{error}");
+    }
+
+    #[test]
+    fn arrays_of_one_axis_are_divided_as_columns_are() {
+        let sides = [0, 70_000, 300_000].map(|cells| {
+            let dense = Dense {
+                view: view(&PLAIN.array(&[]).1),
+                shape: vec![cells],
+                division: Division::Tiles,
+            };
+            Dense::chunks(&dense).unwrap().sides
+        });
+        assert_eq!(sides, [[1], [70_000], [1 << 18]]);
     }
 
     #[test]
