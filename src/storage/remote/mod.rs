@@ -8,7 +8,7 @@
 //! | 404 for a key | `NotFound`; its listing is dropped |
 //! | 404 for a directory of a web server | the one above is listed again; if that still has it, `Io(EIO)` |
 //! | 401, 403, and 400 for expired credentials | `Io(EACCES)` |
-//! | 412; ETag or length other than listed | `Corrupt`; its listing is dropped |
+//! | 412; ETag or length other than listed | `Changed`; its listing is dropped |
 //! | 408, 429, 5xx, connection lost, body truncated | tried again for 30 s ([`retries`]), then `Io(EIO)` |
 //! | another range than requested, 301, all else | `Io(EIO)` |
 //!
@@ -60,6 +60,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
+use store::OPEN_TIMEOUT;
 
 /// The store and prefix of a URL.
 #[derive(Clone)]
@@ -74,7 +75,7 @@ pub struct Store {
     pub url: String,
     /// Whether it is read without credentials, so that everybody may read it.
     pub unsigned: bool,
-    /// Deadline for the first response, so that mounting a missing source fails soon.
+    /// Deadline for the first page of its listing, so that mounting a missing source fails soon.
     pub open_until: Instant,
     /// The last failure of its requests.
     pub failures: Arc<Failures>,
@@ -221,6 +222,8 @@ struct Pages {
     permits: tokio::sync::Semaphore,
     /// Expected entries of directories, by path, until they are listed.
     expected: Mutex<HashMap<String, Vec<String>>>,
+    /// When the last page came.
+    latest: Mutex<Option<Instant>>,
 }
 
 /// Page size for finding a key that cannot be parsed: less than the 1000 of most stores.
@@ -248,6 +251,7 @@ impl Pages {
             prefix: store.prefix.clone(),
             permits: tokio::sync::Semaphore::new(MAX_LISTINGS),
             expected: Mutex::default(),
+            latest: Mutex::default(),
         }
     }
 
@@ -371,6 +375,7 @@ impl Pages {
     }
 
     fn shown(&self, listed: ListResult, next: Option<String>) -> Page {
+        *lock(&self.latest) = Some(Instant::now());
         let prefix = self.prefix.as_ref();
         let below = |key: &Key| match prefix {
             "" => Some(key.to_string()),
@@ -481,27 +486,31 @@ impl RemoteStorage {
         Ok(Arc::new(storage))
     }
 
-    /// Lists the root. Fails with `Io(EIO)` if that takes longer than `until`.
-    fn list_root(&self, until: Instant, failures: &Failures) -> Result<()> {
+    /// Lists the root. Fails with `Io(EIO)` if there is no page by `until`, or within [`OPEN_TIMEOUT`] of the last.
+    fn list_root(&self, mut until: Instant, failures: &Failures) -> Result<()> {
         let (sender, answer) = channel();
         let listings = self.listings.clone();
         let started = thread::Builder::new().spawn(move || sender.send(listings.directory("").map(drop)));
         started.map_err(|e| Error::io(&e))?;
-        let left = until.saturating_duration_since(Instant::now());
-        answer.recv_timeout(left).unwrap_or_else(|_| {
-            let cause = failures.last();
-            let cause = match cause {
-                Some(cause) if cause.contains("certificate") => {
-                    format!("{cause}: to trust a certificate, give it by the option `ca_bundle`")
-                }
-                Some(cause) => cause,
-                None if self.fetcher.stats.snapshot().contains(&("list_requests", 0)) => {
-                    "the store does not answer".to_owned()
-                }
-                None => "the store does not answer, or its listing has no end in sight".to_owned(),
-            };
-            Err(Error::new(ErrorKind::Io(libc::EIO), cause))
-        })
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if let Ok(listed) = answer.recv_timeout(left) {
+                return listed;
+            }
+            // A listing of many pages takes its time.
+            match lock(&self.pages.latest).map(|latest| latest + OPEN_TIMEOUT) {
+                Some(later) if later > until => until = later,
+                _ => break,
+            }
+        }
+        let cause = match failures.last() {
+            Some(cause) if cause.contains("certificate") => {
+                format!("{cause}: to trust a certificate, give it by the option `ca_bundle`")
+            }
+            Some(cause) => cause,
+            None => "the store does not answer".to_owned(),
+        };
+        Err(Error::new(ErrorKind::Io(libc::EIO), cause))
     }
 
     /// The listed entry at `path`; `NotFound` if there is none.

@@ -48,8 +48,8 @@ pub struct StoreOptions {
     pub ca_bundle: Option<PathBuf>,
 }
 
-/// Deadline for opening a source.
-const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
+/// Timeouts for opening a source up to the first page of its listing, and for each of the others.
+pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Timeouts for instance metadata, and for the region of a bucket.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 const REGION_TIMEOUT: Duration = Duration::from_secs(4);

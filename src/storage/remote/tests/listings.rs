@@ -87,6 +87,24 @@ fn a_listing_may_take_longer_than_it_is_valid() {
 }
 
 #[test]
+fn a_first_listing_may_take_as_long_as_its_pages_come() {
+    let store = TestStore::new(2);
+    for name in 0..20 {
+        store.put(&format!("p/{name:02}"), b"1");
+    }
+    *store.latency.lock().unwrap() = Duration::from_millis(100);
+    let soon = || Store {
+        open_until: Instant::now() + Duration::from_millis(400),
+        ..store.store("p")
+    };
+    let storage = RemoteStorage::open(soon(), settings()).unwrap();
+    assert_eq!(names(&*storage, "").len(), 20);
+    *store.latency.lock().unwrap() = Duration::from_secs(2);
+    let error = RemoteStorage::open(soon(), settings()).err().unwrap();
+    assert!(error.to_string().contains("does not answer"), "{error}");
+}
+
+#[test]
 fn concurrent_listings_of_a_prefix_share_one_request() {
     let store = TestStore::new(1000);
     store.put("p/a/x", b"1");
