@@ -443,7 +443,12 @@ impl RemoteFile {
         drop(pieces);
         if let Err(e) = &result {
             match e.kind() {
-                ErrorKind::Changed => *lock(&self.changed) = Some(Instant::now()),
+                ErrorKind::Changed => {
+                    let before = lock(&self.changed).replace(Instant::now());
+                    if before.is_none() && self.listed.etag.is_none() {
+                        self.fetcher.listings.note_change(&self.path);
+                    }
+                }
                 ErrorKind::NotFound => {}
                 _ => log::debug!("{}: {e}", self.path),
             }

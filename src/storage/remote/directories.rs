@@ -79,12 +79,13 @@ pub(super) enum Child {
 }
 
 /// A file of the source.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct File {
     pub(super) len: u64,
     pub(super) mtime: u64,
     pub(super) etag: Option<String>,
-    /// Hash of the path; length; hash of the ETag, or the time without one.
+    /// Hash of the path; length; hash of the ETag. Without one, the time, or a hash of it and of how often the
+    /// file was found changed, since two states may have one time.
     pub(super) version: (u64, u64, u64),
 }
 
@@ -238,6 +239,18 @@ impl Tree {
                     .children
                     .insert(name.into(), Child::Directory);
             }
+        }
+    }
+
+    /// Notes that the file at `path` was found changed so many times.
+    pub(super) fn note_changes(&mut self, path: &str, changes: u64) {
+        let (parent, name) = split(path);
+        let directory = self.directories.get_mut(parent);
+        if let Some(Child::File(file)) = directory.and_then(|directory| directory.children.get_mut(name))
+            && file.etag.is_none()
+        {
+            let (path, len, time) = file.version;
+            Arc::make_mut(file).version = (path, len, hash(&(time, changes)));
         }
     }
 

@@ -52,6 +52,8 @@ struct Inner {
     directories: HashMap<String, Arc<Directory>>,
     /// By path.
     under_way: HashMap<String, Loading>,
+    /// How often files without an ETag were found changed, by path.
+    changes: HashMap<String, u64>,
 }
 
 impl Listings for Mutex<Inner> {
@@ -240,6 +242,13 @@ impl ListingCache {
         }
     }
 
+    /// Notes that the file at `path`, which is listed without an ETag, has changed: whatever the next listing
+    /// says of it, it is another version.
+    pub(super) fn note_change(&self, path: &str) {
+        let mut state = lock(&self.state);
+        *state.changes.entry(path.to_owned()).or_default() += 1;
+    }
+
     /// Begins to list `path`, or joins a listing under way.
     fn load(&self, state: &mut Inner, path: String, depth: Depth) -> Loading {
         if let Some(loading) = state.under_way.get(&path) {
@@ -299,7 +308,10 @@ impl Inner {
             below == path || directory.listing.path != path || directory.listing.made > made
         });
         let depths = listed.complete.into_iter().map(|tree| (tree, Depth::Flat));
-        for (tree, depth) in depths.chain([(listed.tree, listed.depth)]) {
+        for (mut tree, depth) in depths.chain([(listed.tree, listed.depth)]) {
+            for (path, changes) in &self.changes {
+                tree.note_changes(path, *changes);
+            }
             let listing = Arc::new(Listing {
                 path: tree.root.clone(),
                 depth,

@@ -187,6 +187,9 @@ fn an_object_without_etag_that_has_changed_fails_its_readers_for_good() {
     for place in [900_000, 0] {
         assert_eq!(new.read(place, 10).unwrap(), [9; 10]);
     }
+    // What was decoded of the old one is kept by its version.
+    assert_ne!(new.version(), old.version());
+    assert_eq!(storage.metadata(Path::new("f")).unwrap().version, new.version());
 }
 
 #[test]
