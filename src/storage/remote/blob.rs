@@ -112,6 +112,13 @@ fn is_from(listed: &File, answer: &ObjectMeta, seen: &Mutex<Option<Seen>>) -> bo
     same && answer.size == listed.len
 }
 
+/// Whether a response tells of its state at all, if the listing does. Some proxies leave out what tells.
+fn is_told(listed: &File, answer: &ObjectMeta) -> bool {
+    let told = answer.e_tag.as_deref().is_some_and(|etag| !is_blank(etag));
+    let listing_tells = listed.etag.is_some() || listed.mtime > 0;
+    told || answer.last_modified.timestamp_millis() > 0 || !listing_tells
+}
+
 /// An ETag without the mark of weak ones, and without its quotes, which some listings leave out.
 fn opaque(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag).trim_matches('"')
@@ -372,6 +379,12 @@ impl RemoteFile {
         let (found, has_etag) = loop {
             let answer = self.fetcher.objects.get_opts(&self.key, options.clone()).await;
             let answer = answer.map_err(convert)?;
+            if !is_told(&self.listed, &answer.meta) {
+                return Err(Error::new(
+                    ErrorKind::Io(libc::EIO),
+                    "the store sends neither ETag nor Last-Modified with the bytes: they may be of any state",
+                ));
+            }
             if !is_from(&self.listed, &answer.meta, &self.seen) {
                 return Err(Error::changed());
             }
@@ -634,6 +647,33 @@ mod tests {
         assert_eq!(file.fetcher.pool.bytes(), 7);
         file.give_up(0, &flight);
         assert_eq!(file.fetcher.pool.bytes(), 0);
+    }
+
+    #[test]
+    fn a_response_that_tells_of_no_state_is_refused_where_the_listing_does() {
+        for (listed, mtime, found, time, told) in [
+            (Some("\"a\""), 7_000, None, 0, false),
+            (Some("\"a\""), 0, Some("\"\""), 0, false),
+            (None, 7_000, None, 0, false),
+            (None, 7_000, None, 7_000, true),
+            (None, 7_000, Some("\"a\""), 0, true),
+            (None, 0, None, 0, true),
+        ] {
+            let listed = File {
+                len: 5,
+                mtime,
+                etag: listed.map(str::to_owned),
+                version: (0, 0, 0),
+            };
+            let answer = ObjectMeta {
+                location: Key::from("f"),
+                last_modified: (UNIX_EPOCH + Duration::from_millis(time)).into(),
+                size: 5,
+                e_tag: found.map(str::to_owned),
+                version: None,
+            };
+            assert_eq!(is_told(&listed, &answer), told, "{listed:?} {answer:?}");
+        }
     }
 
     #[test]
