@@ -1,5 +1,6 @@
 //! The fetched ranges of one file, and the read-ahead of its sequential readers.
 
+use super::disk_cache::PART;
 use super::piece_pool::Room;
 use crate::runtime::single_flight::Flight;
 use bytes::Bytes;
@@ -59,9 +60,11 @@ struct Sequence {
 }
 
 impl Sequence {
-    /// Bytes of a read-ahead request.
+    /// Bytes of a read-ahead request: whole parts, because the disk cache stores no others.
     fn part(&self) -> u64 {
-        (self.window / REQUESTS_PER_WINDOW).clamp(MIN_REQUEST_SIZE, MAX_REQUEST_SIZE)
+        let size = self.window / REQUESTS_PER_WINDOW;
+        size.next_multiple_of(PART)
+            .clamp(MIN_REQUEST_SIZE, MAX_REQUEST_SIZE)
     }
 }
 
@@ -212,5 +215,30 @@ impl Pieces {
         if let Some(sequence) = self.sequences.front_mut() {
             sequence.frontier = sequence.frontier.max(frontier);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_sequential_reader_begin_and_end_at_parts() {
+        const READ: u64 = 256 * KIB;
+        let mut pieces = Pieces::default();
+        let mut frontier = 0;
+        for at in (0..64 * MIB).step_by(READ as usize) {
+            let ahead = pieces.advance(&(at..at + READ), MAX_WINDOW);
+            // As where there is a disk cache.
+            let [wanted, ahead] = [at + READ, ahead].map(|end| end.div_ceil(PART) * PART);
+            if ahead > frontier {
+                for part in pieces.cut(frontier..ahead, wanted) {
+                    assert_eq!([part.start % PART, part.end % PART], [0, 0], "{part:?} at {at}");
+                }
+                pieces.fetched(ahead);
+                frontier = ahead;
+            }
+        }
+        assert!(frontier >= 64 * MIB);
     }
 }
