@@ -25,6 +25,10 @@ const MAX_CACHED_METADATA: u64 = 24 << 20;
 /// The shortest time between two listings of a directory because something is missing.
 const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Small files that are requested at once, and bytes of each: all of most.
+const PREFETCHED_FILES: usize = 256;
+const PREFETCHED_BYTES: u64 = 64 << 10;
+
 /// A cell whose content can be read again.
 pub trait Evictable: Send + Sync {
     /// Drops the content and returns it.
@@ -319,6 +323,15 @@ impl Engine {
             Err(e) if e.kind() == ErrorKind::NotFound && self.list_anew(directory) => read(),
             result => result,
         }
+    }
+
+    /// `files`, which are small and are read one after the other. If each takes a request, those of many are made
+    /// at once.
+    pub fn in_turn<'e>(&'e self, files: &'e [PathBuf]) -> impl Iterator<Item = &'e Path> {
+        files.chunks(PREFETCHED_FILES).flat_map(move |files| {
+            self.storage.will_read_tails(files, PREFETCHED_BYTES);
+            files.iter().map(PathBuf::as_path)
+        })
     }
 
     /// Closes the cached open files below `path`.

@@ -11,7 +11,7 @@ use crate::fragment::info::METADATA_FILE;
 use crate::fragment::schemas::LEGACY_SCHEMA;
 use crate::storage::{DirEntry, EntryType};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -235,9 +235,11 @@ fn warned(error: Error) -> Result<Error> {
 /// more.
 pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Result<(Vec<Vacuum>, Option<Error>)> {
     let files = commits.iter().filter(|commit| commit.kind == CommitKind::Vacuum);
+    let files: Vec<&CommitFile> = files.collect();
+    let paths: Vec<PathBuf> = files.iter().map(|file| file.path()).collect();
     let (mut found, mut damage) = (Vec::new(), None);
-    for file in files {
-        match vacuum(engine, &file.path(), &file.name) {
+    for (path, file) in engine.in_turn(&paths).zip(files) {
+        match vacuum(engine, path, &file.name) {
             Ok(vacuum) => found.extend(vacuum),
             Err(e) => damage = Some(warned(e)?),
         }
@@ -245,11 +247,24 @@ pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Result<(Vec<Va
     Ok((found, damage))
 }
 
-/// The indexes of those of `vacuums` that list the fragment `name`.
-pub(super) fn vacuums_of(vacuums: &[Vacuum], name: &str) -> Vec<usize> {
-    let all = vacuums.iter().enumerate();
-    let own = all.filter(|(_, vacuum)| vacuum.replaced.contains(name.as_bytes()));
-    own.map(|(i, _)| i).collect()
+/// The fragments that vacuum files list, by name, each with the indexes of those files.
+pub(super) struct Replaced<'v>(HashMap<&'v [u8], Vec<usize>>);
+
+impl<'v> Replaced<'v> {
+    pub(super) fn by(vacuums: &'v [Vacuum]) -> Replaced<'v> {
+        let mut replaced: HashMap<&[u8], Vec<usize>> = HashMap::new();
+        for (index, vacuum) in vacuums.iter().enumerate() {
+            for name in &vacuum.replaced {
+                replaced.entry(name).or_default().push(index);
+            }
+        }
+        Replaced(replaced)
+    }
+
+    /// The vacuum files that list the fragment `name`.
+    pub(super) fn vacuums_of(&self, name: &str) -> Vec<usize> {
+        self.0.get(name.as_bytes()).cloned().unwrap_or_default()
+    }
 }
 
 /// The [`MissingFragment::expected_until`] of the fragment that the file `name` commits. A commit of later
@@ -359,7 +374,7 @@ impl<'a> Committed<'a> {
         &self,
         listed: impl Fn(&str) -> bool,
         until: impl Fn(&str, &TimestampedName) -> u64,
-        vacuums: &[Vacuum],
+        replaced: &Replaced,
     ) -> Vec<MissingFragment> {
         let missing = self.names.iter().filter_map(|marker| {
             let marker = std::str::from_utf8(marker).ok()?;
@@ -370,7 +385,7 @@ impl<'a> Committed<'a> {
                 stem: stem.to_owned(),
                 expected_until: until(marker, &parsed),
                 parsed,
-                vacuums: vacuums_of(vacuums, stem),
+                vacuums: replaced.vacuums_of(stem),
             })
         });
         let mut missing: Vec<_> = missing.collect();
@@ -427,5 +442,29 @@ impl fmt::Display for NotVisible {
                 write!(f, "in the past: its timestamps are {start} to {end}")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_vacuum_files_are_looked_through_once() {
+        let names: Vec<String> = (0..10_000).map(|n| format!("__{n}_{n}_{n:032x}_22")).collect();
+        let vacuums = names.iter().map(|name| Vacuum {
+            stem: name.clone(),
+            parsed: TimestampedName::parse(name.as_bytes()).unwrap(),
+            replaced: HashSet::from([name.clone().into_bytes(), b"all".to_vec()]),
+        });
+        let vacuums: Vec<Vacuum> = vacuums.collect();
+        let begun = std::time::Instant::now();
+        let replaced = Replaced::by(&vacuums);
+        for (index, name) in names.iter().enumerate() {
+            assert_eq!(replaced.vacuums_of(name), [index]);
+        }
+        assert_eq!(replaced.vacuums_of("all").len(), 10_000);
+        assert!(replaced.vacuums_of("none").is_empty());
+        assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     }
 }

@@ -6,8 +6,8 @@
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/array_file_hierarchy.md>
 
 use super::commits::{
-    CommitFile, Committed, MissingFragment, Vacuum, commit_files, expected_until, read_text, vacuum, vacuums,
-    vacuums_of,
+    CommitFile, Committed, MissingFragment, Replaced, Vacuum, commit_files, expected_until, read_text,
+    vacuum, vacuums,
 };
 use super::commits::{DeleteFile, NotVisible};
 use super::source::misplaced;
@@ -21,6 +21,7 @@ use crate::format::name::TimestampedName;
 use crate::fragment::Fragment;
 use crate::fragment::schemas::{LEGACY_SCHEMA, SCHEMA_DIRECTORY};
 use crate::storage::{DirEntry, EntryType, join};
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -94,15 +95,14 @@ impl MetadataFiles {
     /// The files in force in a range of time, oldest first: those in the range that no vacuum file in the
     /// range lists.
     pub fn at(&self, times: TimeRange) -> impl Iterator<Item = &MetadataFile> {
-        let vacuums: Vec<&Vacuum> = self
-            .vacuums
-            .iter()
-            .filter(|vacuum| times.covers(vacuum.parsed.timestamps))
+        let vacuums = self.vacuums.iter();
+        let in_force = vacuums.filter(|vacuum| times.covers(vacuum.parsed.timestamps));
+        let replaced: HashSet<&[u8]> = in_force
+            .flat_map(|vacuum| vacuum.replaced.iter().map(Vec::as_slice))
             .collect();
         self.files.iter().filter(move |file| {
             let name = crate::fragment::file_name(&file.path);
-            times.covers(file.parsed.timestamps)
-                && !vacuums.iter().any(|vacuum| vacuum.replaced.contains(name))
+            times.covers(file.parsed.timestamps) && !replaced.contains(name)
         })
     }
 }
@@ -248,6 +248,7 @@ impl ArrayListing {
         })?;
         let committed = Committed::read(engine, &commits)?;
         let (vacuums, unread_vacuum) = vacuums(engine, &commits)?;
+        let replaced = Replaced::by(&vacuums);
 
         let mut fragments = Vec::new();
         let in_root = root.iter().map(|entry| (array.to_path_buf(), entry, false));
@@ -269,7 +270,7 @@ impl ArrayListing {
             fragments.push(FragmentEntry {
                 name: name.to_owned(),
                 uncommitted,
-                vacuums: vacuums_of(&vacuums, name),
+                vacuums: replaced.vacuums_of(name),
                 fragment: make(path, name, parsed),
             });
         }
@@ -301,7 +302,7 @@ impl ArrayListing {
                 false => expected_until(engine, array, marker),
             }
         };
-        let missing = committed.without_fragment(listed, until, &vacuums);
+        let missing = committed.without_fragment(listed, until, &replaced);
         let mut deletes: Vec<DeleteFile> = commits.iter().filter_map(DeleteFile::of).collect();
         deletes.extend(committed.deletes);
         deletes.sort_by(|a, b| (a.stamp(), &a.name).cmp(&(b.stamp(), &b.name)));

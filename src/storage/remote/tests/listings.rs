@@ -258,6 +258,28 @@ fn callers_may_give_up_waiting_for_an_array_listing() {
 }
 
 #[test]
+fn vacuum_files_are_read_many_at_once() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample().join("weather"), "a");
+    for number in 1..41 {
+        let name = format!("a/__commits/__1_{number}_{number:032x}_22.vac");
+        store.put(
+            &name,
+            format!("a/__fragments/__1_1_{number:032x}_22\n").as_bytes(),
+        );
+    }
+    let storage = RemoteStorage::open(store.store("a"), settings()).unwrap();
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    *store.latency.lock().unwrap() = Duration::from_millis(50);
+    store.asked();
+    let listing = Array::new(engine, PathBuf::new()).listing().unwrap();
+    assert_eq!(listing.vacuums.len(), 40);
+    let (_, at_once) = *store.under_way.lock().unwrap();
+    assert!(at_once >= 20, "{at_once} requests at once");
+    assert_eq!(store.asked().len(), 40);
+}
+
+#[test]
 fn large_prefixes_are_listed_by_directory() {
     let store = TestStore::new(20);
     for array in 0..3 {
