@@ -134,10 +134,21 @@ const REFUSED: &str =
 
 const WANTED: &str = "the store wants credentials (401)";
 
+const CLOCK: &str =
+    "the store refuses the time of this request: the clock of this machine is wrong, or the store's is";
+
+const ARCHIVED: &str = "the object is archived: restore it, or copy it to another storage class";
+
 /// Converts an error of the store, without its description of the request.
 fn convert(error: object_store::Error) -> Error {
     use object_store::Error as E;
-    const EXPIRED: [&str; 3] = ["ExpiredToken", "TokenRefreshRequired", "InvalidToken"];
+    // The last one is Azure's, of a SAS.
+    const EXPIRED: [&str; 4] = [
+        "ExpiredToken",
+        "TokenRefreshRequired",
+        "InvalidToken",
+        "Signature not valid in the specified time frame",
+    ];
     const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
     let refused = |what: &str| Error::new(ErrorKind::Io(libc::EACCES), what);
     if let Some(Refused(reason)) = cause(&error) {
@@ -151,6 +162,9 @@ fn convert(error: object_store::Error) -> Error {
             Error::new(ErrorKind::Io(libc::ENOENT), "not found: there is no such bucket")
         }
         E::NotFound { .. } => Error::not_found("the store has no such object"),
+        _ if says(&EXPIRED) => refused("the credentials for the store have expired"),
+        _ if says(&["RequestTimeTooSkewed"]) => refused(CLOCK),
+        _ if says(&["InvalidObjectState"]) => refused(ARCHIVED),
         E::PermissionDenied { .. } => refused(REFUSED),
         E::Unauthenticated { .. } => refused(WANTED),
         E::Precondition { .. } | E::NotModified { .. } => Error::changed(),
@@ -160,7 +174,6 @@ fn convert(error: object_store::Error) -> Error {
         _ if says(&["401 Unauthorized"]) => refused(WANTED),
         // Ranges lie within the object as it was listed.
         _ if says(&["416 Range Not Satisfiable"]) => Error::changed(),
-        _ if says(&EXPIRED) => refused("the credentials for the store have expired"),
         _ => Error::new(ErrorKind::Io(libc::EIO), shortened(text)),
     }
 }

@@ -266,40 +266,44 @@ fn errors_have_their_errno_and_are_not_cached() {
     use object_store::Error as E;
     let (store, storage) = one_object(1 << 20);
     let blob = storage.open(Path::new("f")).unwrap();
-    let faults: [(fn() -> E, i32); 4] = [
+    let denied = |text: &'static str| E::PermissionDenied {
+        path: String::new(),
+        source: text.into(),
+    };
+    let unauthenticated = |text: &'static str| E::Unauthenticated {
+        path: String::new(),
+        source: text.into(),
+    };
+    let generic = |text: &'static str| E::Generic {
+        store: "S3",
+        source: text.into(),
+    };
+    let faults: [(fn(&'static str) -> E, &str, i32, &str); 9] = [
+        (denied, "403", libc::EACCES, "give others"),
+        (unauthenticated, "401", libc::EACCES, "wants credentials"),
+        (generic, "403 Forbidden", libc::EACCES, "give others"),
+        (generic, "400: <Code>ExpiredToken</Code>", libc::EACCES, "expired"),
+        (denied, "<Code>ExpiredToken</Code>", libc::EACCES, "expired"),
         (
-            || E::PermissionDenied {
-                path: String::new(),
-                source: "403".into(),
-            },
+            denied,
+            "Signature not valid in the specified time frame: Start [x] - Expiry [y]",
             libc::EACCES,
+            "expired",
         ),
+        (denied, "<Code>RequestTimeTooSkewed</Code>", libc::EACCES, "clock"),
         (
-            || E::Unauthenticated {
-                path: String::new(),
-                source: "401".into(),
-            },
+            denied,
+            "<Code>InvalidObjectState</Code>",
             libc::EACCES,
+            "archived",
         ),
-        (
-            || E::Generic {
-                store: "S3",
-                source: "400: <Code>ExpiredToken</Code>".into(),
-            },
-            libc::EACCES,
-        ),
-        (
-            || E::Generic {
-                store: "S3",
-                source: "503".into(),
-            },
-            libc::EIO,
-        ),
+        (generic, "503", libc::EIO, "503"),
     ];
-    for (fault, errno) in faults {
-        *store.fault.lock().unwrap() = Some(Box::new(move |_| Some(fault())));
+    for (fault, text, errno, word) in faults {
+        *store.fault.lock().unwrap() = Some(Box::new(move |_| Some(fault(text))));
         let error = blob.read(500_000, 10).unwrap_err();
         assert_eq!((error.errno(), error.file()), (errno, Some("f")), "{error}");
+        assert!(error.to_string().contains(word), "{text}: {error}");
     }
     *store.fault.lock().unwrap() = None;
     assert_eq!(blob.read(500_000, 10).unwrap(), bytes(1 << 20)[500_000..500_010]);
