@@ -364,9 +364,9 @@ impl Pages {
                 keys = Some(keys.map_or(SMALL_PAGE, |keys: usize| keys / 8).max(1));
                 continue;
             }
-            // No path begins with a part that is none: everything below it is skipped.
+            // No path begins with a part that is none, nor with a slash: everything below it is skipped.
             let mut parts = odd.match_indices('/').map(|(slash, _)| &odd[..=slash]);
-            let part = parts.find(|part| Key::parse(part).is_err());
+            let part = parts.find(|part| *part == "/" || Key::parse(part).is_err());
             let odd_end = match part {
                 Some(part) => format!("{part}\u{10FFFF}"),
                 None => odd.to_owned(),

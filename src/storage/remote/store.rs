@@ -142,6 +142,10 @@ impl Opening<'_> {
             "http" | "https" => return self.web(),
             _ => return Err(invalid(format!("unknown scheme `{scheme}`"))),
         };
+        // `Key` drops a slash at the beginning.
+        if path.starts_with('/') {
+            return Err(invalid("not a valid key: it begins with a slash"));
+        }
         // Keys are not percent-encoded, as in TileDB.
         let prefix = Key::parse(path).map_err(|error| invalid(format!("not a valid key: {error}")))?;
         match kind {

@@ -51,6 +51,18 @@ fn keys_that_are_not_paths_are_skipped() {
 }
 
 #[test]
+fn keys_that_begin_with_a_slash_are_no_paths() {
+    let store = TestStore::new(1000);
+    store.put("a/x", b"1");
+    // So [`replies`] has them.
+    *store.odd.lock().unwrap() = ["//a/x", "//a/y", "//b/z"].map(str::to_owned).to_vec();
+    let storage = RemoteStorage::open(store.store(""), settings()).unwrap();
+    assert_eq!(names(&*storage, ""), ["a"]);
+    assert_eq!(names(&*storage, "a"), ["x"]);
+    assert!(store.asked().len() < 10);
+}
+
+#[test]
 fn many_keys_that_are_not_paths_are_skipped_at_once() {
     let store = TestStore::new(1000);
     for name in ["a/x", "b"] {
