@@ -534,8 +534,9 @@ fn set_location(mut builder: AmazonS3Builder, options: &StoreOptions, profile: &
     builder.with_config(S3Key::S3Endpoint, endpoint)
 }
 
-/// `endpoint` with the bucket in its host name.
+/// `endpoint` with the bucket in its host name, without a slash at its end.
 fn with_bucket(endpoint: &str, bucket: &str) -> String {
+    let endpoint = endpoint.trim_end_matches('/');
     match endpoint.split_once("://") {
         Some((scheme, host)) if !host.starts_with(&format!("{bucket}.")) => {
             format!("{scheme}://{bucket}.{host}")
@@ -579,6 +580,22 @@ impl StoreOptions {
         match certificates.is_empty() {
             true => Err(invalid("the file contains no PEM certificate").in_file(path.display())),
             false => Ok(certificates),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bucket_becomes_part_of_the_host_name() {
+        for (endpoint, wanted) in [
+            ("https://store.net", "https://b.store.net"),
+            ("http://store.net:9000/", "http://b.store.net:9000"),
+            ("https://b.store.net/", "https://b.store.net"),
+        ] {
+            assert_eq!(with_bucket(endpoint, "b"), wanted, "{endpoint}");
         }
     }
 }
