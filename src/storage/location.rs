@@ -4,6 +4,7 @@
 //! everybody. Credentials come from the environment or from files.
 
 use crate::error::{Error, ErrorKind, Result};
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -86,7 +87,7 @@ impl Location {
         if host.is_empty() {
             return refuse(format!("{scheme}:///{path}"), "the URL names no bucket");
         }
-        let scheme = if scheme == "gcs" { "gs" } else { &scheme };
+        let scheme = usual_scheme(&scheme);
         let rest = rest.trim_end_matches('/');
         Ok(Location::Remote(format!("{scheme}://{rest}")))
     }
@@ -94,6 +95,28 @@ impl Location {
     /// Whether an argument has the scheme of an object store; the rest may be invalid.
     pub fn is_remote(argument: &OsStr) -> bool {
         split_scheme(argument.as_bytes()).is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.as_str()))
+    }
+}
+
+/// The one of several schemes for a store that URLs have here. TileDB calls Azure's `azure`, and Google's `gcs`
+/// or `gs`.
+fn usual_scheme(scheme: &str) -> &str {
+    match scheme {
+        "s3a" => "s3",
+        "gcs" => "gs",
+        "azure" | "adl" => "az",
+        other => other,
+    }
+}
+
+/// `url` with the scheme that [`Location::parse`] would give it.
+pub fn with_usual_scheme(url: &str) -> Cow<'_, str> {
+    match split_scheme(url.as_bytes()) {
+        Some((scheme, _)) if usual_scheme(&scheme) != scheme => {
+            let rest = url.get(scheme.len()..).unwrap_or_default();
+            Cow::Owned(format!("{}{rest}", usual_scheme(&scheme)))
+        }
+        _ => Cow::Borrowed(url),
     }
 }
 
@@ -144,6 +167,8 @@ mod tests {
             ("s3://bucket/", "s3://bucket"),
             ("S3://Bucket/a b/%20#c//", "s3://Bucket/a b/%20#c"),
             ("gcs://b/c", "gs://b/c"),
+            ("azure://container/a", "az://container/a"),
+            ("s3a://b/c", "s3://b/c"),
             ("az://container/a", "az://container/a"),
             (
                 "abfss://c@account.dfs.core.windows.net/a",

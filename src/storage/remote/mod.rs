@@ -34,6 +34,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
+use super::location::with_usual_scheme;
 use super::{Audience, Blob, DirEntry, EntryType, Metadata, Storage, Want};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::cache::ChunkCache;
@@ -624,7 +625,8 @@ impl Storage for RemoteStorage {
     }
 
     fn inside(&self, uri: &[u8]) -> Option<PathBuf> {
-        let rest = str::from_utf8(uri).ok()?.strip_prefix(&self.url)?;
+        let uri = with_usual_scheme(str::from_utf8(uri).ok()?);
+        let rest = uri.strip_prefix(&self.url)?;
         let inside = rest.is_empty() || rest.starts_with('/');
         inside.then(|| PathBuf::from(rest.trim_matches('/')))
     }

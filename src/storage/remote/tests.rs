@@ -76,6 +76,28 @@ fn one_page_answers_all_questions_about_names() {
     assert!(error.to_string().contains("not found"), "{error}");
 }
 
+#[test]
+fn a_member_is_inside_of_the_source_however_its_store_is_called() {
+    let store = TestStore::new(1000);
+    store.put("p/a/x", b"1");
+    for (url, uri, inside) in [
+        ("az://c/p", "azure://c/p/a", Some("a")),
+        ("gs://c/p", "gcs://c/p/a/", Some("a")),
+        ("gs://c/p", "gs://c/p", Some("")),
+        ("s3://c/p", "s3a://c/p/a", Some("a")),
+        ("s3://c/p", "s3://c/pa", None),
+        ("s3://c/p", "gs://c/p/a", None),
+    ] {
+        let opened = Store {
+            url: url.to_owned(),
+            ..store.store("p")
+        };
+        let storage = RemoteStorage::open(opened, settings()).unwrap();
+        let found = storage.inside(uri.as_bytes());
+        assert_eq!(found.as_deref(), inside.map(Path::new), "{url} {uri}");
+    }
+}
+
 /// Appends path, modification time and content (or error) of every node below `node`.
 fn walk(node: &Node, path: &str, out: &mut Vec<(String, u64, Vec<u8>)>) {
     match node {
