@@ -833,6 +833,14 @@ listing_fails("a_loop_of_redirects", lambda q, r: r.whole(307, b"", Location=q.p
 
 
 @scenario_apart
+def a_directory_without_times(_):
+    """The error names what an answer to PROPFIND lacks."""
+    body = f'<D:multistatus xmlns:D="DAV:">{dav_entry("/p/a")}</D:multistatus>'.replace("getlastmodified", "creationdate").encode()
+    with Hostile(attack=lambda request, reply: request.lists and reply.whole(207, body)) as store:
+        refused_listing(f"{store.url}/p", clean_environment(), LISTING_MIB, "PROPFIND", "getlastmodified")
+
+
+@scenario_apart
 def the_text_of_an_error(_):
     """It has a bound, in all stores and for all statuses, and is not asked for again."""
     for status in (400, 403, 500, 503):

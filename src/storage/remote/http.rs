@@ -13,7 +13,6 @@ use object_store::client::{
 use reqwest::header::{LOCATION, SERVER};
 use reqwest::redirect::Policy;
 use reqwest::{Certificate, NoProxy, Proxy, StatusCode, Url};
-use std::error::Error;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -206,7 +205,7 @@ impl HttpService for Client {
                     let again = status.is_server_error() || matches!(status.as_u16(), 408 | 429);
                     again.then(|| format!("the store answers {status}"))
                 }
-                Err(error) => is_tried_again(error).then(|| innermost(error)),
+                Err(error) => is_tried_again(error).then(|| super::innermost(error)),
             };
             if let Some(failure) = failure {
                 // Requests for credentials are not counted.
@@ -217,15 +216,6 @@ impl HttpService for Client {
             response
         })
     }
-}
-
-/// The message of the innermost cause.
-fn innermost(error: &HttpError) -> String {
-    let mut error: &dyn Error = error;
-    while let Some(cause) = error.source() {
-        error = cause;
-    }
-    error.to_string()
 }
 
 #[cfg(test)]

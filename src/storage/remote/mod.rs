@@ -205,7 +205,18 @@ async fn guarded<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 fn is_without_webdav(error: &object_store::Error) -> bool {
     let text = chain(error);
     let says = |what: &str| text.contains(what);
-    says("400 Bad Request") || says("405 Method Not Allowed") || says("decoding PROPFIND")
+    says("400 Bad Request") || says("405 Method Not Allowed")
+}
+
+/// What `object_store` says of an answer to PROPFIND that it does not understand.
+const NOT_WEBDAV: &str = "decoding PROPFIND";
+
+/// The message of the innermost cause.
+fn innermost(mut error: &dyn std::error::Error) -> String {
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error.to_string()
 }
 
 /// An error and its causes, without repetitions.
@@ -325,6 +336,10 @@ impl Pages {
             Err(e) if is_without_webdav(&e) => Err(Error::unsupported(
                 "the web server does not support WebDAV (PROPFIND), which is needed to list directories",
             )),
+            Err(e) if chain(&e).contains(NOT_WEBDAV) => Err(Error::unsupported(format!(
+                "the web server's answer to PROPFIND is not of WebDAV, by which directories are listed: {}",
+                shortened(innermost(&e))
+            ))),
             Err(e) => Err(convert(e)),
         }
     }
