@@ -367,13 +367,8 @@ impl Opening<'_> {
         let asked = async {
             let mut request = HttpRequest::new(HttpRequestBody::empty());
             *request.method_mut() = reqwest::Method::HEAD;
-            // The certificate of S3 is for names with one label before its own.
-            let url = match bucket.contains('.') {
-                true => format!("https://s3.amazonaws.com/{bucket}"),
-                false => format!("https://{bucket}.s3.amazonaws.com"),
-            };
             let unusable = |error| HttpError::new(object_store::client::HttpErrorKind::Unknown, error);
-            *request.uri_mut() = url.parse().map_err(unusable)?;
+            *request.uri_mut() = bucket_url(bucket).parse().map_err(unusable)?;
             client.execute(request).await
         };
         let failed = |errno: i32, cause: &str| {
@@ -545,6 +540,16 @@ fn with_bucket(endpoint: &str, bucket: &str) -> String {
     }
 }
 
+/// Where Amazon S3 tells the region of `bucket`. Its certificate is for names with one label before its own, and
+/// names of hosts have no capitals, as old buckets may.
+fn bucket_url(bucket: &str) -> String {
+    let is_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    match bucket.bytes().all(is_label) {
+        true => format!("https://{bucket}.s3.amazonaws.com"),
+        false => format!("https://s3.amazonaws.com/{bucket}"),
+    }
+}
+
 /// No retries.
 fn no_retries() -> RetryConfig {
     RetryConfig {
@@ -587,6 +592,14 @@ impl StoreOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_region_of_old_buckets_is_asked_for_by_path() {
+        assert_eq!(bucket_url("a-b1"), "https://a-b1.s3.amazonaws.com");
+        for bucket in ["a.b", "Old", "old_one"] {
+            assert_eq!(bucket_url(bucket), format!("https://s3.amazonaws.com/{bucket}"));
+        }
+    }
 
     #[test]
     fn the_bucket_becomes_part_of_the_host_name() {
