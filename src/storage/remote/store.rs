@@ -24,6 +24,7 @@ use object_store::path::Path as Key;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreScheme, RetryConfig};
 use reqwest::{Certificate, StatusCode};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -95,6 +96,23 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// The settings in environment variables whose names begin with `prefix`. Empty ones count as none, as for the
+/// programs of the stores.
+fn settings<K: FromStr>(prefix: &'static str) -> impl Iterator<Item = (K, String)> {
+    std::env::vars_os().filter_map(move |(name, value)| {
+        let name = name.to_str().filter(|name| name.starts_with(prefix))?;
+        let value = value.into_string().ok().filter(|value| !value.is_empty())?;
+        Some((name.to_ascii_lowercase().parse().ok()?, value))
+    })
+}
+
+/// What the environment says of S3.
+fn aws_of_environment() -> AmazonS3Builder {
+    settings("AWS_").fold(AmazonS3Builder::new(), |builder, (key, value)| {
+        builder.with_config(key, value)
+    })
+}
+
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidInput, message)
 }
@@ -149,9 +167,7 @@ impl Opening<'_> {
         // Keys are not percent-encoded, as in TileDB.
         let prefix = Key::parse(path).map_err(|error| invalid(format!("not a valid key: {error}")))?;
         match kind {
-            ObjectStoreScheme::AmazonS3 => {
-                self.s3(AmazonS3Builder::from_env().with_bucket_name(authority), prefix)
-            }
+            ObjectStoreScheme::AmazonS3 => self.s3(aws_of_environment().with_bucket_name(authority), prefix),
             ObjectStoreScheme::GoogleCloudStorage => self.google(authority, prefix),
             _ => self.azure(&format!("{scheme}://{authority}/"), prefix),
         }
@@ -165,7 +181,7 @@ impl Opening<'_> {
             .map_err(|error| invalid(format!("not a valid URL: {error}")))?;
         let (kind, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| invalid(error.to_string()))?;
         match kind {
-            ObjectStoreScheme::AmazonS3 => self.s3(AmazonS3Builder::from_env().with_url(self.url), prefix),
+            ObjectStoreScheme::AmazonS3 => self.s3(aws_of_environment().with_url(self.url), prefix),
             ObjectStoreScheme::MicrosoftAzure => self.azure(self.url, prefix),
             _ => {
                 self.refuse_s3_options("a web server")?;
@@ -176,7 +192,7 @@ impl Opening<'_> {
                 let builder = HttpBuilder::new()
                     .with_url(&host)
                     .with_retry(retries())
-                    .with_client_options(self.client_options(&host, |_| None))
+                    .with_client_options(self.client_options(&host, |_| None)?)
                     .with_http_connector(self.connector());
                 let store = builder.build().map_err(|error| invalid(chain(&error)))?;
                 Ok(self.opened(Arc::new(store), prefix, true))
@@ -215,12 +231,20 @@ impl Opening<'_> {
         }
     }
 
-    /// Settings for connections to `endpoint`. `configured` looks up the store's environment variables.
+    /// Settings for connections to `endpoint`, the store's own if that is empty. `configured` looks up the store's
+    /// environment variables. Fails if `endpoint` is not the URL of a web server.
     fn client_options(
         &self,
         endpoint: &str,
         configured: impl Fn(ClientConfigKey) -> Option<String>,
-    ) -> ClientOptions {
+    ) -> Result<ClientOptions> {
+        let scheme = endpoint.to_ascii_lowercase();
+        let is_http = scheme.starts_with("http://");
+        if !endpoint.is_empty() && !is_http && !scheme.starts_with("https://") {
+            return Err(invalid(
+                "the endpoint, of the environment or a profile, does not begin with http:// or https://",
+            ));
+        }
         let mut client = ClientOptions::new();
         for key in [
             ClientConfigKey::AllowHttp,
@@ -232,10 +256,10 @@ impl Opening<'_> {
                 client = client.with_config(key, value);
             }
         }
-        if endpoint.to_ascii_lowercase().starts_with("http://") {
+        if is_http {
             client = client.with_allow_http(true);
         }
-        client
+        Ok(client)
     }
 
     /// S3 and compatible stores.
@@ -269,7 +293,7 @@ impl Opening<'_> {
             .or_else(|| builder.get_config_value(&S3Key::Endpoint));
         let client = self.client_options(endpoint.as_deref().unwrap_or_default(), |key| {
             builder.get_config_value(&S3Key::Client(key))
-        });
+        })?;
         if options.requester_pays {
             builder = builder.with_request_payer(true);
         }
@@ -396,12 +420,20 @@ impl Opening<'_> {
     /// Google Cloud Storage.
     fn google(&self, bucket: &str, prefix: Key) -> Result<Store> {
         self.refuse_s3_options("Google Cloud Storage")?;
-        let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket);
+        let mut builder = variable("SERVICE_ACCOUNT")
+            .map(|file| (GoogleKey::ServiceAccount, file))
+            .into_iter()
+            .chain(settings("GOOGLE_"))
+            .fold(GoogleCloudStorageBuilder::new(), |builder, (key, value)| {
+                builder.with_config(key, value)
+            })
+            .with_bucket_name(bucket);
         if let Some(endpoint) = &self.options.endpoint_url {
             builder = builder.with_config(GoogleKey::BaseUrl, endpoint.trim_end_matches('/'));
         }
         let endpoint = builder.get_config_value(&GoogleKey::BaseUrl).unwrap_or_default();
-        let client = self.client_options(&endpoint, |key| builder.get_config_value(&GoogleKey::Client(key)));
+        let client =
+            self.client_options(&endpoint, |key| builder.get_config_value(&GoogleKey::Client(key)))?;
         builder = builder.with_client_options(client);
         let skip = builder.get_config_value(&GoogleKey::SkipSignature);
         let mut unsigned = self.options.anonymous || skip.as_deref() == Some("true");
@@ -437,7 +469,12 @@ impl Opening<'_> {
     /// Azure Blob Storage and Data Lake Storage.
     fn azure(&self, url: &str, prefix: Key) -> Result<Store> {
         self.refuse_s3_options("Azure")?;
-        let mut builder = MicrosoftAzureBuilder::from_env();
+        let endpoint = variable("IDENTITY_ENDPOINT").map(|endpoint| (AzureKey::MsiEndpoint, endpoint));
+        let mut builder = settings("AZURE_")
+            .chain(endpoint)
+            .fold(MicrosoftAzureBuilder::new(), |builder, (key, value)| {
+                builder.with_config(key, value)
+            });
         // The names that Azure's own programs and TileDB use.
         for (key, name) in [
             (AzureKey::AccountName, "AZURE_STORAGE_ACCOUNT"),
@@ -451,7 +488,8 @@ impl Opening<'_> {
             builder = builder.with_endpoint(endpoint.clone());
         }
         let endpoint = builder.get_config_value(&AzureKey::Endpoint).unwrap_or_default();
-        let client = self.client_options(&endpoint, |key| builder.get_config_value(&AzureKey::Client(key)));
+        let client =
+            self.client_options(&endpoint, |key| builder.get_config_value(&AzureKey::Client(key)))?;
         builder = builder.with_url(url).with_client_options(client);
         let is_true = |key: AzureKey| builder.get_config_value(&key).as_deref() == Some("true");
         let mut unsigned = self.options.anonymous || is_true(AzureKey::SkipSignature);
