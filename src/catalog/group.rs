@@ -325,9 +325,11 @@ pub fn read_group(engine: &Engine, path: &Path) -> Result<(Group, u64)> {
         .is_some_and(|(latest, _)| latest.version.is_none_or(|version| version == 1));
     let from = if snapshot { files.len() - 1 } else { 0 };
     let mut memory = 0u64;
-    let details = files.iter().skip(from).map(|(_, name)| {
+    let paths = files.iter().skip(from).map(|(_, name)| directory.join(name));
+    let paths: Vec<PathBuf> = paths.collect();
+    let details = engine.in_turn(&paths).map(|file| {
         let read = || {
-            let blob = engine.storage.open(&directory.join(name))?;
+            let blob = engine.storage.open(file)?;
             let (_, body) = read_generic_tile(&*blob, 0, engine.key_for(path))?;
             Ok((blob, body))
         };

@@ -292,6 +292,24 @@ fn vacuum_files_are_read_many_at_once() {
 }
 
 #[test]
+fn details_of_a_group_are_read_many_at_once() {
+    let store = TestStore::new(1000);
+    store.put_folder(&sample(), "g");
+    let details = std::fs::read_dir(sample().join("__group")).unwrap().next();
+    let details = std::fs::read(details.unwrap().unwrap().path()).unwrap();
+    for number in 1..41 {
+        store.put(&format!("g/__group/__1_{number}_{number:032x}_2"), &details);
+    }
+    let storage = RemoteStorage::open(store.store("g"), settings()).unwrap();
+    let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
+    *store.latency.lock().unwrap() = Duration::from_millis(50);
+    let (group, _) = read_group(&engine, Path::new("")).unwrap();
+    assert_eq!(group.members.len(), 2);
+    let (_, at_once) = *store.under_way.lock().unwrap();
+    assert!(at_once >= 20, "{at_once} requests at once");
+}
+
+#[test]
 fn large_prefixes_are_listed_by_directory() {
     let store = TestStore::new(20);
     for array in 0..3 {
