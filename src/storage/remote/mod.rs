@@ -61,7 +61,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
-use store::OPEN_TIMEOUT;
+use store::{LISTING_TIMEOUT, OPEN_TIMEOUT};
 
 /// The store and prefix of a URL.
 #[derive(Clone)]
@@ -515,28 +515,31 @@ impl RemoteStorage {
         Ok(Arc::new(storage))
     }
 
-    /// Lists the root. Fails with `Io(EIO)` if there is no page by `until`, or within [`OPEN_TIMEOUT`] of the last.
+    /// Lists the root. Fails with `Io(EIO)` if there is no page by `until`, or within [`OPEN_TIMEOUT`] of the
+    /// last, or if the last does not come within [`LISTING_TIMEOUT`].
     fn list_root(&self, mut until: Instant, failures: &Failures) -> Result<()> {
         let (sender, answer) = channel();
         let listings = self.listings.clone();
         let started = thread::Builder::new().spawn(move || sender.send(listings.directory("").map(drop)));
         started.map_err(|e| Error::io(&e))?;
-        loop {
+        let end = Instant::now() + LISTING_TIMEOUT;
+        let has_no_end = loop {
             let left = until.saturating_duration_since(Instant::now());
             if let Ok(listed) = answer.recv_timeout(left) {
                 return listed;
             }
             // A listing of many pages takes its time.
-            match lock(&self.pages.latest).map(|latest| latest + OPEN_TIMEOUT) {
+            match lock(&self.pages.latest).map(|latest| (latest + OPEN_TIMEOUT).min(end)) {
                 Some(later) if later > until => until = later,
-                _ => break,
+                latest => break latest == Some(end),
             }
-        }
+        };
         let cause = match failures.last() {
             Some(cause) if cause.contains("certificate") => {
                 format!("{cause}: to trust a certificate, give it by the option `ca_bundle`")
             }
             Some(cause) => cause,
+            None if has_no_end => "the listing has no end in sight".to_owned(),
             None => "the store does not answer".to_owned(),
         };
         Err(Error::new(ErrorKind::Io(libc::EIO), cause))

@@ -51,6 +51,8 @@ pub struct StoreOptions {
 
 /// Timeouts for opening a source up to the first page of its listing, and for each of the others.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(8);
+/// Timeout for all pages of it: some hundreds.
+pub(super) const LISTING_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeouts for instance metadata, and for the region of a bucket.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
 const REGION_TIMEOUT: Duration = Duration::from_secs(4);
