@@ -70,7 +70,8 @@ struct Axis {
     datatype: Datatype,
     /// The size of a coordinate in bytes; None for strings.
     size: Option<usize>,
-    /// The ordinal (see [`Axis::ordinals`]) of the lower bound of the domain.
+    /// The ordinal (see [`Axis::ordinals`]) of the lower bound of the domain; 0 where those below it come
+    /// first.
     origin: u64,
     /// The distance between the ordinals of the two bounds, or with `outside` the greatest of any two.
     width: u64,
@@ -139,7 +140,7 @@ impl GlobalOrder {
             .map(|dimension| {
                 // Along a single dimension of integers, the order of coordinates is that of tiles.
                 let alone = count == 1 && dimension.datatype.kind() != Kind::Float;
-                Axis::new(dimension, !hilbert && !alone, outside)
+                Axis::new(dimension, hilbert, alone, outside)
             })
             .collect();
         let along = |layout: Layout, i: usize| match layout {
@@ -380,7 +381,7 @@ fn bits(number: u64) -> u32 {
 }
 
 impl Axis {
-    fn new(dimension: &Dimension, tiled: bool, outside: bool) -> Axis {
+    fn new(dimension: &Dimension, hilbert: bool, alone: bool, outside: bool) -> Axis {
         let mut axis = Axis {
             datatype: dimension.datatype,
             size: match dimension.cell_val_num.is_var() {
@@ -399,13 +400,15 @@ impl Axis {
         axis.ordinals(&domain.lo, &mut lo);
         axis.ordinals(&domain.hi, &mut hi);
         let ([lo], [hi]) = (lo, hi);
-        axis.origin = lo;
+        // The tiles of integers below the domain come last, and so do these.
+        let comes_last = !hilbert && axis.datatype.kind() != Kind::Float;
+        axis.origin = if outside && !comes_last { 0 } else { lo };
         axis.outside = outside;
         axis.width = match outside {
             true => u64::MAX >> (64 - 8 * axis.datatype.size()),
             false => hi - lo,
         };
-        if let Some(extent) = dimension.tile_extent.as_ref().filter(|_| tiled) {
+        if let Some(extent) = dimension.tile_extent.as_ref().filter(|_| !hilbert && !alone) {
             axis.tiles = Tiles::new(axis.datatype, &domain.lo, &domain.hi, extent);
         }
         axis
@@ -415,7 +418,10 @@ impl Axis {
     fn tile_bits(&self) -> u32 {
         match self.tiles {
             Some(Tiles::Integer { extent }) => bits(self.width / extent),
-            Some(Tiles::Float32 { last, .. } | Tiles::Float64 { last, .. }) => bits(last),
+            Some(Tiles::Float32 { last, .. } | Tiles::Float64 { last, .. }) => match self.outside {
+                true => bits(last.saturating_add(2)),
+                false => bits(last),
+            },
             None => 0,
         }
     }
@@ -451,8 +457,8 @@ impl Axis {
 
     /// The ordinals of fixed-size coordinates: their distance from the lower bound of the domain, at most the
     /// width of the domain. It is counted in steps: 1 for integers, and to the next float for floats.
-    /// Ordinals compare as the coordinates do, but that with `outside` those below the domain come last, as
-    /// they do in libtiledb.
+    /// Ordinals compare as the coordinates do, but that with `outside` those of integers in tiles that are
+    /// below the domain come last, as they do in libtiledb.
     fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
         macro_rules! each {
             ($unsigned:ty, $ordinal:expr) => {{
@@ -516,14 +522,26 @@ impl Axis {
             }
             Some(Tiles::Float32 { lo, extent, last }) => {
                 for (tile, value) in tiles.iter_mut().zip(values.as_chunks().0) {
-                    *tile = truncated(f64::from((f32::from_le_bytes(*value) - lo) / extent)).min(last);
+                    *tile = self.float_tile(f64::from((f32::from_le_bytes(*value) - lo) / extent), last);
                 }
             }
             Some(Tiles::Float64 { lo, extent, last }) => {
                 for (tile, value) in tiles.iter_mut().zip(values.as_chunks().0) {
-                    *tile = truncated((f64::from_le_bytes(*value) - lo) / extent).min(last);
+                    *tile = self.float_tile((f64::from_le_bytes(*value) - lo) / extent, last);
                 }
             }
+        }
+    }
+
+    /// The number of the tile of a float, given its quotient and the number of the last tile. libtiledb
+    /// rounds towards 0, so that coordinates a little below the domain are in the first tile, and others
+    /// below it come last. Tiles further outside have one number on each side: there the coordinates tell the
+    /// order.
+    fn float_tile(&self, quotient: f64, last: u64) -> u64 {
+        match self.outside {
+            false => truncated(quotient).min(last),
+            true if quotient <= -1.0 => last.saturating_add(2),
+            true => truncated(quotient).min(last.saturating_add(1)),
         }
     }
 }

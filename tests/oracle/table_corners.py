@@ -250,14 +250,14 @@ def changed(lib, root):
 
 
 def rounded(lib, root):
-    """Coordinates that a lossy filter rounds to equal ones, and past ends of tiles, in fragments that seem apart: the newest cell counts."""
+    """Coordinates that a lossy filter rounds to equal ones, and past ends of tiles and of the domain, in fragments that seem apart: the newest cell counts."""
     import tiledb
 
-    writes = {"one": [([2.4], [1]), ([2.45], [2])], "more": [([2.4, 9.6, 9.7, 30.0], [1, 2, 3, 4]), ([2.45, 10.1, 50.0], [5, 6, 7])], "apart": [([1.0, 2.0], [1, 2]), ([3.0], [3])]}
+    writes = {"one": [([2.4], [1]), ([2.45], [2])], "more": [([2.4, 9.6, 9.7, 30.0], [1, 2, 3, 4]), ([2.45, 10.1, 50.0], [5, 6, 7])], "apart": [([1.0, 2.0], [1, 2]), ([3.0], [3])], "below": [([0.0, 2.0, 30.0], [1, 2, 3]), ([1.0, 40.0], [4, 5])]}
     arrays = {}
     for (name, parts), order, duplicates in itertools.product(writes.items(), ("row-major", "hilbert"), (False, True)):
         folder = f"{name} {order} {duplicates}"
-        filters = tiledb.FilterList([tiledb.FloatScaleFilter(factor=1.0, offset=0.0, bytewidth=4)])
+        filters = tiledb.FilterList([tiledb.FloatScaleFilter(factor=1.0, offset=0.75 if name == "below" else 0.0, bytewidth=4)])
         dim = tiledb.Dim("d", domain=(0.0, 100.0), tile=None if order == "hilbert" else 10.0, dtype=np.float64, filters=filters)
         schema = tiledb.ArraySchema(tiledb.Domain(dim), [tiledb.Attr("a", dtype=np.int32)], sparse=True, allows_duplicates=duplicates, cell_order=order, capacity=2)
         tiledb.Array.create(str(root / folder), schema)
@@ -272,6 +272,8 @@ def rounded(lib, root):
                 rows = list(csv.reader(open(point / name / path / "table.csv", newline="")))[1:]
                 same(path, sorted((float(d), int(a)) for d, a in rows), sorted(zip(read["d"].tolist(), read["a"].tolist())))
                 same(f"cells of {path}", load(str(point / name / path / "view.json"))["cells"], len(rows))
+            rows = list(csv.reader(open(point / name / "data/table.csv", newline="")))[1:]
+            same("order", [float(d) for d, _ in rows], array.query(order="G")[:]["d"].tolist())
 
     return arrays, check
 

@@ -485,6 +485,33 @@ fn coordinates_outside_the_domain_are_at_its_ends() {
 }
 
 #[test]
+fn floats_outside_of_the_domain_come_where_libtiledb_has_them() {
+    let mut schema = schema(22, true, &[field("x", Datatype::Float64)], &[]);
+    let number = |v: f64| v.to_le_bytes().to_vec();
+    schema.dimensions[0].domain = Some(Range {
+        lo: number(10.0),
+        hi: number(100.0),
+    });
+    schema.dimensions[0].tile_extent = Some(number(10.0));
+    let ascend = |schema: &Schema, places: &[f64]| {
+        let order = GlobalOrder::new(schema, true).unwrap();
+        let cells: Vec<Cell> = places.iter().map(|place| vec![number(*place)]).collect();
+        let found = orders(schema, &order, &cells);
+        assert!(found.iter().flatten().all(|order| order.is_lt()), "{found:?}");
+    };
+    // The first tile begins less than an extent below the domain; what is further below comes last.
+    let above = [99.5, 100.0, 105.0, 250.0, 1e15];
+    let inside = [0.5, 9.75, 10.0, 10.5, 19.75, 20.0];
+    ascend(
+        &schema,
+        &[&inside[..], &above, &[-1e300, -35.0, -15.0, 0.0]].concat(),
+    );
+    // All below the domain are at one place of the curve.
+    schema.cell_order = Layout::Hilbert;
+    ascend(&schema, &[-35.0, 9.5, 9.75, 10.0, 10.25]);
+}
+
+#[test]
 fn texts_of_which_one_begins_the_other() {
     let mut schema = schema(
         22,
