@@ -41,11 +41,20 @@ pub(super) struct OneTile<'a> {
 impl OneTile<'_> {
     /// Writes the schema of this time.
     pub(super) fn create(&self, storage: &mut MemoryStorage, time: u64) {
-        self.create_labelled(storage, time, &Bytes::default().u32(0).bytes);
+        let none = Bytes::default().u32(0);
+        self.create_with(storage, time, &none.bytes, "", &none.bytes);
     }
 
-    /// [`OneTile::create`] with dimension labels: their number, and what the schema has of each.
-    fn create_labelled(&self, storage: &mut MemoryStorage, time: u64, labels: &[u8]) {
+    /// [`OneTile::create`] with dimension labels and enumerations: the number of each, and what the schema
+    /// has of them. All attributes have the enumeration of this name.
+    fn create_with(
+        &self,
+        storage: &mut MemoryStorage,
+        time: u64,
+        labels: &[u8],
+        enumeration: &str,
+        enumerations: &[u8],
+    ) {
         let b = Bytes::default().u32(22).u8(0).u8(0).u8(0).u8(0).u64(1);
         let b = b.pipeline(&[]).pipeline(&[]).pipeline(&[]);
         let mut b = b.u32(self.dimensions.len() as u32);
@@ -58,9 +67,9 @@ impl OneTile<'_> {
             let fill = vec![0; datatype.size() * *values as usize];
             let of = b.text32(name).u8(*datatype as u8).u32(*values).pipeline(&[]);
             let of = of.u64(fill.len() as u64).raw(&fill);
-            b = of.u8(u8::from(*nullable)).u8(0).u8(0).text32("");
+            b = of.u8(u8::from(*nullable)).u8(0).u8(0).text32(enumeration);
         }
-        let body = b.raw(labels).u32(0).u32(0).u8(1).bytes;
+        let body = b.raw(labels).raw(enumerations).u32(0).u8(1).bytes;
         let path = format!("__schema/__{time}_{time}_{UUID}");
         storage.insert(Path::new(&path), generic(&body));
     }
@@ -169,7 +178,7 @@ fn files_have_a_label_as_soon_as_it_is_whole() {
         of(&[("a", Datatype::Int32, 1, false)]),
         of(&[("label", Datatype::Float64, 1, false)]),
     );
-    array.create_labelled(&mut storage, 1, &label);
+    array.create_with(&mut storage, 1, &label, "", &Bytes::default().u32(0).bytes);
     array.write(&mut storage, 1);
     own.create(&mut labels, 1);
     own.write(&mut labels, 1);
@@ -212,6 +221,39 @@ fn files_have_a_label_as_soon_as_it_is_whole() {
     for (place, name) in names.iter().enumerate() {
         assert!(damaged[place] != whole[place], "{name}");
         assert!(mended[place] == whole[place], "{name}");
+    }
+}
+
+/// BOOL has one byte, which may be the index of more than two labels.
+#[test]
+fn booleans_with_an_enumeration_are_indexes_and_have_labels() {
+    let array = OneTile {
+        dimensions: &[("d", 3)],
+        attributes: &[("a", Datatype::Bool, 1, false)],
+    };
+    let mut storage = MemoryStorage::default();
+    let none = Bytes::default().u32(0);
+    let enumerations = Bytes::default().u32(1).text32("letters").text32("__0123_0");
+    array.create_with(&mut storage, 1, &none.bytes, "letters", &enumerations.bytes);
+    array.write(&mut storage, 1);
+    let letters = Bytes::default().u32(0).text32("letters").text32("__0123_0");
+    let letters = letters.u8(Datatype::StringAscii as u8).u32(1).u8(0).text64("xyz");
+    let path = Path::new("__schema/__enumerations/__0123_0");
+    storage.insert(path, generic(&letters.bytes));
+    let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+    let table = csv::layout(&view).unwrap();
+    let table = Output::of(|out| table.read(0..table.len(), out)).unwrap();
+    assert_eq!(&*table, b"d,a\n0,y\n1,y\n2,y\n");
+    let grid = grid::Grid::of(&view, grid::Naming::Zarr).unwrap();
+    assert_eq!(grid.variable("a").unwrap().datatype, Datatype::Uint8);
+    #[cfg(feature = "arrow")]
+    {
+        use arrow_array::cast::AsArray;
+
+        let batch = crate::Batches::new(view).unwrap().next().unwrap().unwrap();
+        let labels = batch.column(1).as_dictionary::<arrow_array::types::UInt8Type>();
+        assert_eq!(labels.keys().values(), &[1; 3]);
+        assert_eq!(labels.values().as_string::<i64>().value(1), "y");
     }
 }
 

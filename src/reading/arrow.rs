@@ -42,7 +42,7 @@ const DATATYPE_KEY: &str = "tiledb.datatype";
 /// | STRING_ASCII, STRING_UTF8, GEOM_WKT | `LargeUtf8` |
 /// | other text, bytes | `LargeBinary` |
 /// | several numbers in a cell | `FixedSizeList`, or if their number varies `LargeList` |
-/// | indexes into an enumeration | `Dictionary` of the stored index type, with the enumeration's values |
+/// | indexes into an enumeration | `Dictionary` of the index type (`UInt8` for BOOL) with the values |
 ///
 /// Null are: cells whose validity says so; cells of a dense view that nobody wrote; dates that are
 /// not-a-time; dates and times that do not fit into their Arrow type; indexes without a value. CHAR,
@@ -231,7 +231,10 @@ fn field(column: &Column) -> Result<Field> {
     let data_type = match &column.labels {
         None => of_values,
         Some(_) => {
-            let of_keys = of_one(column.stored.datatype);
+            let of_keys = match column.stored.datatype {
+                Datatype::Bool => DataType::UInt8,
+                stored => of_one(stored),
+            };
             DataType::Dictionary(Box::new(of_keys), Box::new(of_values))
         }
     };
@@ -277,7 +280,7 @@ macro_rules! of_keys {
             Datatype::Int16 => $make::<Int16Type>($($argument),*),
             Datatype::Int32 => $make::<Int32Type>($($argument),*),
             Datatype::Int64 => $make::<Int64Type>($($argument),*),
-            Datatype::Uint8 => $make::<UInt8Type>($($argument),*),
+            Datatype::Uint8 | Datatype::Bool => $make::<UInt8Type>($($argument),*),
             Datatype::Uint16 => $make::<UInt16Type>($($argument),*),
             Datatype::Uint32 => $make::<UInt32Type>($($argument),*),
             Datatype::Uint64 => $make::<UInt64Type>($($argument),*),
