@@ -709,7 +709,8 @@ impl Group {
             .zip(views)
             .map(|(member, view)| match &member.ground {
                 Some(ground) => Ok(Some(ground.clone())),
-                None => Ok(Ground::of(&*Metadata::of(view)?, None)),
+                // If they are damaged, the variables that the format has of the member have told so.
+                None => Ok(Ground::of(&*Metadata::or_none(view)?, None)),
             });
         let grounds: Vec<Option<Ground>> = grounds.collect::<Result<_>>()?;
         grid::refer(&mut variables, &grounds, &mut taken);

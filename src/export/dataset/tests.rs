@@ -96,6 +96,22 @@ fn damaged_metadata_make_another_version_that_does_not_stay() {
 }
 
 #[test]
+fn a_format_needs_no_metadata_of_what_it_leaves_out() {
+    let array = |datatype, values| {
+        let array = OneTile {
+            dimensions: &[("x", 4)],
+            attributes: &[("v", datatype, values, false)],
+        };
+        written(&array)
+    };
+    let mut text = array(Datatype::Char, 3);
+    write_raster(&mut text, [3, 2], true);
+    let dataset = dataset(&[("a", array(Datatype::Int32, 1)), ("b", text)], &[]);
+    assert_eq!(dataset.zarr().unwrap().names().collect::<Vec<_>>(), ["a"]);
+    assert!(dataset.netcdf().is_err());
+}
+
+#[test]
 fn groups_have_other_names_than_all_else() {
     let array = written(&OneTile {
         dimensions: &[("x", 4)],
