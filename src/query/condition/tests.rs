@@ -520,6 +520,11 @@ fn conditions_that_make_an_array_unreadable_are_refused() {
             Datatype::StringUtf16)
         .is_err()
     );
+    // The bytes of the fragment were no text.
+    let mut bytes = all.clone();
+    let text = bytes.iter_mut().find(|field| field.name == b"s");
+    text.unwrap().datatype = Datatype::Blob;
+    assert!(bind(&value(Eq, "s", b"a"), &view, &bytes, None).is_err());
     let without_time: Vec<StoredField> = all
         .iter()
         .filter(|f| f.role != Role::Timestamps)
