@@ -6,6 +6,7 @@
 //! leaves the origin that might be a credential. All others are refused.
 
 use object_store::client::HttpRequest;
+use percent_encoding::percent_decode_str;
 use reqwest::header::{ACCEPT, HeaderName, IF_MATCH, RANGE, USER_AGENT};
 use reqwest::{StatusCode, Url};
 
@@ -38,8 +39,9 @@ pub(super) fn follow(first: &Url, request: &mut HttpRequest, location: &[u8]) ->
         ));
     }
     let method = request.method().as_str();
-    // The entries of a directory are known by their paths below it.
-    let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
+    // The entries of a directory are known by their paths below it. Servers escape other characters than
+    // clients do, and write other digits.
+    let path = |url: &Url| percent_decode_str(url.path().trim_end_matches('/')).collect::<Vec<u8>>();
     if method == "PROPFIND" && path(&to) != path(first) {
         return Err(
             "the store redirects the listing of a directory to another one, which is not followed".to_owned(),
@@ -139,6 +141,9 @@ mod tests {
         }
         assert!(followed("GET", "http://h/c", "/d").is_ok());
         assert!(followed("PROPFIND", "http://h/c", "/d/").is_err());
+        // As Apache redirects.
+        let (uri, _) = followed("PROPFIND", "http://h/gr%C3%BCn[1]", "/gr%c3%bcn%5b1%5d/").unwrap();
+        assert_eq!(uri, "http://h/gr%c3%bcn%5b1%5d/");
         assert!(followed("POST", "http://h/c", "/d").is_err());
         assert!(followed("GET", "http://h/c", "http://u:p@h/d").is_err());
     }
