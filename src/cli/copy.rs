@@ -12,7 +12,7 @@ use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
 use crate::catalog::time::TimeRange;
 use crate::layout::FileLayout;
-use crate::storage::location::Location;
+use crate::storage::{self, location::Location};
 use crate::tree::times::Asked;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, Stat, identity};
 use clap::{Args, ValueHint};
@@ -89,7 +89,8 @@ const UNFINISHED: &str = ".tiledbfs-unfinished";
 /// Bytes per read and write of a thread.
 const PIECE_SIZE: u64 = 4 << 20;
 
-/// A local change shows in what is opened this much later: listings are some tenths of a second old at most.
+/// A local change shows in what is opened this much later, and [`storage::lag`] more: listings are some tenths
+/// of a second old at most.
 const LOCAL_LAG: Duration = Duration::from_secs(1);
 
 /// How much later an object may have been stored than the store says, which tells seconds by its own clock.
@@ -403,15 +404,15 @@ impl TreeCopy<'_> {
         if !state_time(at).is_some_and(|time| is_at(there, time)) {
             return None;
         }
-        match Location::is_remote(self.source.as_os_str()) {
-            true => own,
-            false => there.created().ok()?.checked_sub(LOCAL_LAG),
+        match local_lag(&self.source) {
+            None => own,
+            Some(lag) => there.created().ok()?.checked_sub(lag),
         }
     }
 
     /// The time of a copy that is opened now.
     fn time(&self) -> SystemTime {
-        let now = shown(&self.source, self.begun, SystemTime::now());
+        let now = shown(local_lag(&self.source), self.begun, SystemTime::now());
         match self.args.source_args.at {
             None => now,
             // What was written later is newer. A range without its beginning is older than anything.
@@ -608,12 +609,17 @@ fn create_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
+/// How much later a change shows in what is opened of a local source; None of a store.
+fn local_lag(source: &Path) -> Option<Duration> {
+    (!Location::is_remote(source.as_os_str())).then(|| LOCAL_LAG + storage::lag(source))
+}
+
 /// The time of a copy that is opened at `now` by a program that has `begun`: what was written before is in it.
-/// Listings of a store may be as old as the program.
-fn shown(source: &Path, begun: SystemTime, now: SystemTime) -> SystemTime {
-    let shown = match Location::is_remote(source.as_os_str()) {
-        true => begun.checked_sub(STORE_UNCERTAINTY),
-        false => now.checked_sub(LOCAL_LAG),
+/// Changes show after `lag` in a local source; listings of a store may be as old as the program.
+fn shown(lag: Option<Duration>, begun: SystemTime, now: SystemTime) -> SystemTime {
+    let shown = match lag {
+        None => begun.checked_sub(STORE_UNCERTAINTY),
+        Some(lag) => now.checked_sub(lag),
     };
     shown.unwrap_or(UNIX_EPOCH)
 }

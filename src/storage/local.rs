@@ -16,7 +16,9 @@ use crate::runtime::hash;
 use crate::runtime::stats::Stats;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::statfs::{FUSE_SUPER_MAGIC, FsType, MSDOS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, statfs};
+use nix::sys::statfs::{
+    FUSE_SUPER_MAGIC, FsType, MSDOS_SUPER_MAGIC, NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, statfs,
+};
 use nix::sys::statvfs::statvfs;
 use std::fs::{self, File};
 use std::io;
@@ -36,6 +38,9 @@ const RACY_WINDOW: Duration = Duration::from_secs(2);
 /// sshfs keeps the times of a directory and its listing for 20 s, each from when it was asked.
 const FUSE_RACY_WINDOW: Duration = Duration::from_secs(30);
 
+/// NFS keeps what it knows of a directory for up to a minute.
+const NFS_LAG: Duration = Duration::from_secs(60);
+
 /// A local directory tree.
 pub struct LocalStorage {
     /// Canonical path.
@@ -50,6 +55,7 @@ pub struct LocalStorage {
     /// server from being unmounted.
     _held: Option<File>,
     racy_window: Duration,
+    lag: Duration,
     follow_symlinks: bool,
     permissions: PermissionCache,
     stats: Arc<Stats>,
@@ -85,6 +91,7 @@ impl LocalStorage {
                 FUSE_SUPER_MAGIC => FUSE_RACY_WINDOW,
                 _ => RACY_WINDOW,
             },
+            lag: lag_on(kind),
             root,
             follow_symlinks,
             permissions: PermissionCache::default(),
@@ -200,6 +207,10 @@ impl LocalStorage {
 }
 
 impl Storage for LocalStorage {
+    fn lag(&self) -> Option<Duration> {
+        Some(self.lag)
+    }
+
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
         Ok(self.list_directory(path)?.1)
     }
@@ -342,6 +353,21 @@ impl LocalFiles for LocalStorage {
 
     fn is_there(&self, path: &Path) -> bool {
         fs::symlink_metadata(join(&self.root, path)).is_ok()
+    }
+}
+
+/// How old what is found at `path` may be: file systems of other machines answer out of caches of their own.
+#[cfg(feature = "mount")]
+pub fn lag(path: &Path) -> Duration {
+    lag_on(kind(path))
+}
+
+/// [`lag`] on a file system of this kind.
+fn lag_on(kind: FsType) -> Duration {
+    match kind {
+        FUSE_SUPER_MAGIC => FUSE_RACY_WINDOW,
+        NFS_SUPER_MAGIC => NFS_LAG,
+        _ => Duration::ZERO,
     }
 }
 
@@ -568,6 +594,20 @@ mod tests {
         let read = |name| Some(renumbered.open(Path::new(name)).ok()?.read(0, 2).unwrap());
         assert_eq!(read("in"), Some(b"in".to_vec()));
         assert_eq!(read("out"), None);
+    }
+
+    #[test]
+    fn other_machines_may_tell_of_a_change_late() {
+        const EXT4: FsType = FsType(0xef53);
+        let seconds = [FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, EXT4].map(|kind| lag_on(kind).as_secs());
+        assert_eq!(seconds, [30, 60, 0]);
+        let dir = tempfile::tempdir().unwrap();
+        let distant = LocalStorage {
+            lag: NFS_LAG,
+            ..storage(dir.path(), false)
+        };
+        let engine = crate::engine::Engine::new(Arc::new(distant), 1, Vec::new(), Arc::default());
+        assert_eq!(engine.storage.lag(), Some(NFS_LAG));
     }
 
     #[test]

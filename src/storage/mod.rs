@@ -19,6 +19,8 @@ pub(crate) mod testing;
 mod walk;
 pub use audience::{Audience, Credentials, Reached, Want};
 pub use local::LocalStorage;
+#[cfg(feature = "mount")]
+pub use local::lag;
 #[cfg(any(test, feature = "internals"))]
 pub use memory::{MemoryBlob, MemoryStorage};
 pub use open_file_cache::OpenFileCache;
@@ -142,7 +144,7 @@ pub trait Storage: Send + Sync {
         self.inner().is_some_and(|inner| inner.is_remote())
     }
 
-    /// How old what it tells of the source may be at most; None if there is no bound.
+    /// How old what it tells of the source may be at most, as a rule; None if there is no bound.
     fn lag(&self) -> Option<Duration> {
         self.inner().map_or(Some(Duration::ZERO), |inner| inner.lag())
     }

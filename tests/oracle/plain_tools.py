@@ -243,6 +243,11 @@ def without_case(checks, folder):
         checks.equal("cp without case: two of the command line", (done.returncode, told, np.fromfile(places / "T/data.bin", "<i4").tolist()), (1, [1], names["T"].tolist()))
         done = subprocess.run([binary(), "cp", uri, "data/columns/T/data.bin", "data/columns/T/data.npy", places], capture_output=True, text=True, timeout=60)
         checks.equal("cp without case: other files", (done.returncode, done.stderr), (0, ""))
+        run("cp", "-r", uri, places / "source")
+        begun = time.time()
+        run(binary(), "cp", places / "source", "data/columns/T/data.bin", f"{folder}/out_of_fuse")
+        age = begun - os.stat(f"{folder}/out_of_fuse").st_mtime
+        checks.equal("cp out of FUSE: the copy is older than what may be missing", 29 < age < 40, True)
     finally:
         if os.path.ismount(places):
             run("umount", places)

@@ -177,9 +177,16 @@ fn a_copy_has_a_time_before_which_all_is_in_it() {
         UNIX_EPOCH + Duration::from_secs(10),
         UNIX_EPOCH + Duration::from_secs(99),
     );
-    for (source, expected) in [("/a", 98), ("s3://bucket/a", 8), ("https://host/a", 8)] {
+    for (lag, expected) in [(Some(1), 98), (Some(31), 68), (None, 8)] {
         let expected = UNIX_EPOCH + Duration::from_secs(expected);
-        assert_eq!(shown(Path::new(source), begun, now), expected, "{source}");
+        assert_eq!(
+            shown(lag.map(Duration::from_secs), begun, now),
+            expected,
+            "{lag:?}"
+        );
+    }
+    for (source, is_local) in [("/", true), ("s3://bucket/a", false), ("https://host/a", false)] {
+        assert_eq!(local_lag(Path::new(source)).is_some(), is_local, "{source}");
     }
 }
 
