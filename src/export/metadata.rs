@@ -20,6 +20,7 @@ pub mod gdal;
 pub(super) mod geometry;
 mod group;
 pub(super) mod pandas;
+mod projjson;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -86,7 +87,7 @@ pub struct Metadata {
     /// What GDAL tells of a raster; None if it did not write the array.
     pub raster: Option<Raster>,
     /// The coordinate reference system of the array by the key `_CRS`: WKT, a code as in `EPSG:4326`, or
-    /// PROJJSON.
+    /// PROJJSON that has no WKT.
     pub crs: Option<String>,
     /// How pandas had the columns; None if it did not write the array.
     pub pandas: Option<Pandas>,
@@ -278,19 +279,16 @@ impl Metadata {
     }
 }
 
-/// A reference system as files tell it: of the PROJJSON that GDAL keeps, the code of EPSG.
+/// A reference system as files tell it: of the PROJJSON that GDAL keeps, the WKT.
 fn reference_system(text: String, left_out: &mut LeftOut) -> String {
     let Ok(system @ Json::Object(_)) = serde_json::from_str(&text) else {
         return text;
     };
-    match (system["id"]["authority"].as_str(), system["id"]["code"].as_u64()) {
-        (Some("EPSG"), Some(code)) => format!("EPSG:{code}"),
-        _ => {
-            let reason = "it is PROJJSON without a code of EPSG, which readers of WKT do not take";
-            left_out.push((CRS.to_vec(), reason));
-            text
-        }
-    }
+    projjson::wkt(&system).unwrap_or_else(|| {
+        let reason = "it is PROJJSON with parts that are not known, so that it is not told as WKT";
+        left_out.push((CRS.to_vec(), reason));
+        text
+    })
 }
 
 /// Whether the unit of an array's numbers is one of the field's.

@@ -502,9 +502,11 @@ def multidimensional(checks, data):
 
 
 def write_json_systems(uri):
-    """A group of arrays whose reference system is PROJJSON, as GDAL's multidimensional driver writes it: one with a code of EPSG, one without."""
+    """A group of arrays whose reference system is PROJJSON, as GDAL's multidimensional driver writes it."""
     tiledb.Group.create(uri)
-    systems = {"coded": pyproj.CRS.from_epsg(32632).to_json(), "uncoded": pyproj.CRS(OWN).to_json()}
+    systems = {"coded": "EPSG:32632", "uncoded": OWN, "compound": "EPSG:7415", "moving": "EPSG:9000", "paris": "EPSG:27572", "rotated": ROTATED + " +type=crs",
+               "bound": "+proj=utm +zone=33 +ellps=bessel +towgs84=598.1,73.7,418.2,0.202,0.045,-2.455,6.7 +type=crs"}
+    systems = {name: pyproj.CRS(system).to_json() for name, system in systems.items()}
     for name, system in systems.items():
         domain = tiledb.Domain(*[tiledb.Dim(axis, domain=(0, 4), tile=5, dtype=np.uint64) for axis in ("y", "x")])
         tiledb.Array.create(f"{uri}/{name}", tiledb.ArraySchema(domain, [tiledb.Attr(name, dtype="f4")]))
@@ -517,19 +519,30 @@ def write_json_systems(uri):
 
 
 def compare_json_systems(checks, folder, point, systems):
-    """A code is told as one, other PROJJSON as it is, and neither as WKT; view.json tells of the latter."""
-    told = {"coded": "EPSG:32632", "uncoded": systems["uncoded"]}
-    for name, system in told.items():
+    """PROJJSON is told as the same system in WKT, which GDAL reads of NetCDF; with parts that are not known as it is, and view.json says so."""
+    for name, system in systems.items():
         data = point / name / "data"
+        is_known = name != "bound"
         for reader, dataset in opened(data):
-            checks.equal(f"PROJJSON, {name}, {reader}", dataset["spatial_ref"].attrs, {"spatial_ref": system})
-            checks.equal(f"PROJJSON, {name}, {reader}: rioxarray", dataset[name].rio.crs == rasterio.crs.CRS.from_user_input(systems[name]), True)
+            attributes = dict(dataset["spatial_ref"].attrs)
+            checks.equal(f"PROJJSON, {name}, {reader}", sorted(attributes), ["crs_wkt", "spatial_ref"] if is_known else ["spatial_ref"])
+            if is_known:
+                told = pyproj.CRS.from_wkt(attributes["crs_wkt"])
+                # PROJ itself loses something of a rotated pole.
+                want = pyproj.CRS.from_wkt(pyproj.CRS(system).to_wkt("WKT2_2019"))
+                checks.equal(f"PROJJSON, {name}, {reader}: the same", (told == want, attributes["spatial_ref"]), (True, attributes["crs_wkt"]))
+            else:
+                checks.equal(f"PROJJSON, {name}, {reader}: as it is", attributes["spatial_ref"], system)
+            checks.equal(f"PROJJSON, {name}, {reader}: rioxarray", dataset[name].rio.crs == rasterio.crs.CRS.from_user_input(system), True)
+        done = subprocess.run(["gdalinfo", f"NETCDF:{data}/array.nc:{name}"], capture_output=True, text=True, timeout=60, check=True)
+        checks.equal(f"PROJJSON, {name}: gdalinfo", "Coordinate System is:" in done.stdout, is_known)
         left_out = [one["what"] for one in json.loads((data / "view.json").read_text())["left_out"]]
-        checks.equal(f"PROJJSON, {name}: left out", left_out, [] if name == "coded" else ["_CRS"])
+        checks.equal(f"PROJJSON, {name}: left out", left_out, [] if is_known else ["_CRS"])
         for reader, dataset in opened(point, "dataset"):
-            checks.equal(f"PROJJSON, {name}, {reader}: dataset", dataset[dataset[name].encoding["grid_mapping"]].attrs, {"spatial_ref": system})
-    names = [told_by_info(f"{folder}/{name}").get("crs") for name in told]
-    checks.equal("PROJJSON: info", names, ["EPSG:32632", "my own"])
+            mapping = dataset[dataset[name].encoding["grid_mapping"]].attrs
+            checks.equal(f"PROJJSON, {name}, {reader}: dataset", mapping, attributes)
+    names = [told_by_info(f"{folder}/{name}").get("crs") for name in ("coded", "uncoded")]
+    checks.equal("PROJJSON: info", names, ["WGS 84 / UTM zone 32N", "my own"])
 
 
 MALFORMED = {

@@ -243,22 +243,17 @@ fn a_calendar_comes_along_with_the_unit_of_the_array() {
 }
 
 #[test]
-fn a_reference_system_is_a_code_where_its_json_has_one() {
+fn a_reference_system_is_wkt_where_its_json_has_one() {
+    let json = r#"{"type": "EngineeringCRS", "name": "a", "datum": {"name": "b"},
+        "coordinate_system": {"subtype": "Cartesian", "axis": []}}"#;
     let cases = [
+        (json, Some(r#"ENGCRS["a",EDATUM["b"],CS[Cartesian,0]]"#)),
         (
-            r#" {"name": "a", "id": {"authority": "EPSG", "code": 32632}}"#,
-            Some("EPSG:32632"),
-        ),
-        (
-            r#"{"name": "a", "id": {"authority": "ESRI", "code": 102003}}"#,
+            r#"{"name": "a", "id": {"authority": "EPSG", "code": 4326}}"#,
             None,
         ),
-        (
-            r#"{"name": "a", "base_crs": {"id": {"authority": "EPSG", "code": 4326}}}"#,
-            None,
-        ),
-        (r#"{"name": "a", "id": 5}"#, None),
         (r#"GEOGCS["a"]"#, Some(r#"GEOGCS["a"]"#)),
+        ("EPSG:4326", Some("EPSG:4326")),
         ("5", Some("5")),
     ];
     for (stored, wanted) in cases {
