@@ -204,6 +204,20 @@ fn tells_missing(field: &Field, metadata: &Attributes) -> bool {
     is_packed(metadata) && !has_other_sign && field.datatype.size() > 1
 }
 
+/// The value that stands for missing values of an attribute, given the metadata of it: its `_FillValue`, or that
+/// of [`fill_value`]. Packed values become floats in any case, so that to tell what is missing makes nothing worse.
+pub(super) fn missing(field: &Field, covered: bool, metadata: &Attributes) -> Option<Vec<u8>> {
+    let told = metadata.iter().find_map(|(key, value)| match value {
+        Value::Numbers(_, bytes) if key == "_FillValue" => Some(bytes.clone()),
+        _ => None,
+    });
+    let has_given = is_packed(metadata) && field.fill_value != fill_of_type(field);
+    told.or_else(|| match has_given || tells_missing(field, metadata) {
+        true => one_value(field),
+        false => fill_value(field, covered),
+    })
+}
+
 /// The fill that an attribute has unless it is given another.
 fn fill_of_type(field: &Field) -> Vec<u8> {
     let fill = field.datatype.default_fill();
@@ -289,13 +303,7 @@ impl Grid {
             let mut variable = Variable::of_attribute(view, field, name, datatype, number)?;
             let suffix = inner_suffix(datatype, number);
             variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, &mut taken), number));
-            variable.fill_value = fill_value(shown, covered);
-            if is_packed(&described) && shown.fill_value != fill_of_type(shown)
-                || tells_missing(shown, &metadata.fields[field])
-            {
-                // Floats in any case: to tell what is missing makes nothing worse.
-                variable.fill_value = one_value(shown);
-            }
+            variable.fill_value = missing(shown, covered, &metadata.fields[field]);
             if placed.is_some() {
                 variable.fill_value = given_fill(shown).or(variable.fill_value);
             }

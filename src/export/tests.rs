@@ -129,6 +129,30 @@ pub(super) fn write_raster(storage: &mut MemoryStorage, [columns, rows]: [u64; 2
     storage.insert(Path::new(&format!("__meta/__1_1_{UUID}")), file);
 }
 
+/// Writes pairs of metadata: keys with types and bytes.
+pub(super) fn write_metadata(storage: &mut MemoryStorage, pairs: &[(&str, Datatype, &[u8])]) {
+    let body = pairs
+        .iter()
+        .fold(Bytes::default(), |body, (key, datatype, bytes)| {
+            let count = bytes.len() / datatype.size();
+            let body = body.text32(key).u8(0).u8(*datatype as u8);
+            body.u32(count as u32).raw(bytes)
+        });
+    storage.insert(Path::new(&format!("__meta/__1_1_{UUID}")), generic(&body.bytes));
+}
+
+/// A dense array of 3 rows and 4 columns with the attribute `a`, whose bytes are all 1.
+pub(super) fn array_of_a(datatype: Datatype) -> MemoryStorage {
+    let mut storage = MemoryStorage::default();
+    let array = OneTile {
+        dimensions: &[("Y", 3), ("X", 4)],
+        attributes: &[("a", datatype, 1, false)],
+    };
+    array.create(&mut storage, 1);
+    array.write(&mut storage, 1);
+    storage
+}
+
 /// A raster of 3 rows and 4 columns with the attribute `a`, with what GDAL tells of it, damaged or not.
 pub(super) fn raster(datatype: Datatype, nullable: bool, damaged: bool) -> Arc<View> {
     let mut storage = MemoryStorage::default();

@@ -27,9 +27,9 @@
 //! 192  01 00 02 00 03 00 04 00 05 00 06 00   values
 //! ```
 //!
-//! Dates and times are the stored integers. Null cells hold the attribute's fill value, which is the no-data
-//! value (GDAL_NODATA) where the rule for `_FillValue` allows it. What GDAL tells of a raster that it wrote is
-//! in [`geo`].
+//! Dates and times are the stored integers. Null cells hold the no-data value (GDAL_NODATA), which is that of the
+//! metadata or, where the rule for `_FillValue` allows it, the attribute's fill. What GDAL tells of a raster that
+//! it wrote is in [`geo`].
 //!
 //! `<attr>.tif.ovr` has the same attribute of smaller resolutions as images after each other, larger ones
 //! first: all directories, of which each has the offset of the next, then all values. Their entry 254, 1,
@@ -44,7 +44,7 @@ use super::raster::{self, Placed};
 use super::{Names, encoded_names, grid, names_of};
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
-use crate::format::datatype::{CellValNum, Kind};
+use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::scalar::Scalar;
 use crate::fragment::column::Content;
 use crate::layout::{CellBytes, FileLayout};
@@ -165,7 +165,7 @@ pub fn layout(view: &Arc<View>, fields: Range<usize>) -> Result<FileLayout> {
 fn values(view: &Arc<View>, fields: Range<usize>, image: &Image) -> Result<Vec<Box<dyn Bytes>>> {
     let values = fields.map(|field| -> Result<Box<dyn Bytes>> {
         Ok(Box::new(CellBytes::new(
-            grid::stored(view, field, image.null.clone())?,
+            grid::stored(view, field, image.missing.clone())?,
             Content::Data,
         )?))
     });
@@ -174,14 +174,17 @@ fn values(view: &Arc<View>, fields: Range<usize>, image: &Image) -> Result<Vec<B
 
 /// The view that has an image's values, the image with all that is told of it, and the state of both.
 /// `NotFound` if there is none.
-fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, u64)> {
+pub(super) fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, u64)> {
     let view = raster::cropped(view, Metadata::or_none)?;
     let (mut image, attribute) =
         describe(&view, fields.clone(), || view.shape())?.map_err(Error::not_found)?;
     let metadata = Metadata::or_none(&view)?;
     let placed = Placed::of(&metadata, &view)?;
-    image.nodata = match placed.filter(|placed| placed.axes.are_of_image()) {
-        None => nodata(&view, attribute)?,
+    let (covered, own) = (view.is_covered()?, &metadata.fields[fields.start]);
+    let missing = grid::missing(attribute, covered, own);
+    let mut told = None;
+    image.missing = match placed.filter(|placed| placed.axes.are_of_image()) {
+        None => missing,
         Some(placed) => {
             // A cell may hold several values of its band.
             let CellValNum::Fixed(values) = attribute.cell_val_num else {
@@ -194,19 +197,20 @@ fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>, Image, u6
             // A file has one value. Blocks are written whole, so without one no pixel lacks data.
             let of_bands = bands.iter().flatten().filter_map(|band| band.nodata);
             let given = grid::given_fill(attribute).and_then(|fill| Scalar::read(attribute.datatype, &fill));
+            let has_own = own.iter().any(|(key, _)| key == "_FillValue");
             // Those that the type has.
-            let mut told = of_bands.chain(given);
-            let told = told.find_map(|value| Some((value, value.to(attribute.datatype)?)));
-            image.null = told.as_ref().map(|(_, stored)| stored.clone());
-            match told {
-                Some((value, _)) if attribute.datatype.kind() == Kind::Float => Some(digits(value)),
-                // Of an exponent, GDAL's reader of integers of 64 bits takes no notice.
-                Some((_, stored)) => Scalar::read(attribute.datatype, &stored).map(digits),
-                None if !attribute.nullable && view.is_covered()? => None,
-                None => nodata(&view, attribute)?,
-            }
+            let mut all = of_bands.chain(given).filter(|_| !has_own);
+            told = all.find_map(|value| Some((value, value.to(attribute.datatype)?)));
+            let may_lack = has_own || attribute.nullable || !covered;
+            let stored = told.as_ref().map(|(_, stored)| stored.clone());
+            stored.or(missing.filter(|_| may_lack))
         }
     };
+    image.nodata = nodata(
+        attribute.datatype,
+        told.map(|(value, _)| value),
+        image.missing.as_deref(),
+    );
     let state = metadata.state(view.state());
     Ok((view, image, state))
 }
@@ -291,8 +295,9 @@ pub(super) struct Image {
     pub(super) rgb: bool,
     /// The no-data value in digits.
     nodata: Option<String>,
-    /// The stored value of null pixels; None for that of the attribute's fill.
-    null: Option<Vec<u8>>,
+    /// The stored value of pixels without data, null ones too; None if there is none, so that null pixels hold the
+    /// attribute's fill.
+    pub(super) missing: Option<Vec<u8>>,
     /// Where it is on the ground.
     geo: Geo,
     /// Whether it is a smaller resolution of another image.
@@ -365,7 +370,7 @@ pub(super) fn describe(
         format,
         rgb: colours && matches!(samples, 3 | 4),
         nodata: None,
-        null: None,
+        missing: None,
         geo: Geo::default(),
         is_reduced: false,
     };
@@ -390,11 +395,12 @@ fn shown_axes(mut shape: Vec<u64>) -> Vec<u64> {
     shape
 }
 
-/// The no-data value, if there is one and the rule for `_FillValue` allows it.
-fn nodata(view: &View, attribute: &Field) -> Result<Option<String>> {
-    let fill = grid::fill_value(attribute, view.is_covered()?);
-    let value = fill.and_then(|value| Scalar::read(attribute.datatype, &value));
-    Ok(value.map(digits))
+/// The no-data value in digits: as it was told if it is a float, else as it is stored.
+fn nodata(datatype: Datatype, told: Option<Scalar>, stored: Option<&[u8]>) -> Option<String> {
+    let told = told.filter(|_| datatype.kind() == Kind::Float);
+    // Of an exponent, GDAL's reader of integers of 64 bits takes no notice.
+    let value = told.or_else(|| Scalar::read(datatype, stored?));
+    value.map(digits)
 }
 
 /// A value in the notation of GDAL's no-data values.

@@ -713,6 +713,27 @@ def compare_bares(checks, point):
             checks.equal(f"complex numbers: scales of {band}", (file.scales, file.descriptions), ((band + 1,) * 2, (f"band {band}",) * 2))
 
 
+def write_told(folder):
+    """Rasters of which something else is told: `_FillValue` of TileDB-CF."""
+    cells = np.arange(10 * 12).reshape(10, 12).astype("f4")
+    dims = [tiledb.Dim(name, domain=(0, length - 1), tile=length, dtype=np.int32) for name, length in (("lat", 10), ("lon", 12))]
+    attributes = [tiledb.Attr("packed", dtype="i2", fill=-999), tiledb.Attr("told", dtype="f4"), tiledb.Attr("plain", dtype="i2", fill=-999)]
+    tiledb.Array.create(f"{folder}/cf", tiledb.ArraySchema(tiledb.Domain(*dims), attributes))
+    with tiledb.open(f"{folder}/cf", "w") as array:
+        whole = np.where(cells % 7 == 3, -999, cells).astype("i2")
+        array[:] = {"packed": whole, "plain": whole, "told": np.where(cells % 7 == 3, 1e20, cells).astype("f4")}
+        array.meta["__tiledb_attr.packed.scale_factor"], array.meta["__tiledb_attr.told._FillValue"] = 0.1, float(np.float32(1e20))
+
+
+def compare_told(checks, point):
+    """Images tell it, so that readers mask what array.nc says is missing."""
+    with xarray.open_dataset(point / "cf/data/array.nc") as dataset:
+        for name, want in ("packed", 17), ("told", 17), ("plain", 0):
+            with rasterio.open(point / f"cf/data/raster/{name}.tif") as file:
+                masked = int((file.read_masks(1) == 0).sum())
+            checks.equal(f"missing of {name}", (masked, int(dataset[name].isnull().sum())), (want, want))
+
+
 def write_nulls(folder):
     """Rasters with nulls, whose no-data value GDAL or the metadata tell, and which is not their fill."""
     cells = np.arange(10, 22).reshape(3, 4)
@@ -764,6 +785,7 @@ def main():
             write_turned(f"{folder}/arrays/{name}", axes)
         write_bares(f"{folder}/arrays")
         nulls = write_nulls(f"{folder}/arrays")
+        write_told(f"{folder}/arrays")
         write_unlike_types(f"{folder}/arrays/unlike_types")
         write_multidimensional(f"{folder}/arrays/multidimensional")
         systems = write_json_systems(f"{folder}/arrays/json_systems")
@@ -792,6 +814,7 @@ def main():
             compare_turned(checks, point)
             compare_bares(checks, point)
             compare_nulls(checks, point, *nulls)
+            compare_told(checks, point)
             multidimensional(checks, point / "multidimensional/data")
             compare_json_systems(checks, f"{folder}/arrays/json_systems", point / "json_systems", systems)
             checks.equal("errors of the mount", errors(point), [])

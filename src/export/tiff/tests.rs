@@ -1,6 +1,6 @@
 use super::*;
-use crate::export::tests::raster;
-use crate::format::datatype::Datatype;
+use crate::export::tests::{array_of_a, raster, write_metadata};
+use crate::query::testing::open;
 
 fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
     Image {
@@ -12,7 +12,7 @@ fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
         format: 1,
         rgb: false,
         nodata: None,
-        null: None,
+        missing: None,
         geo: Geo::default(),
         is_reduced: false,
     }
@@ -143,6 +143,24 @@ fn null_pixels_of_a_raster_have_a_value() {
         tag(&file, 42113).is_some()
     });
     assert_eq!(has_nodata, [false, true]);
+}
+
+#[test]
+fn the_fill_value_of_the_metadata_is_the_no_data_value() {
+    let mut storage = array_of_a(Datatype::Int16);
+    write_metadata(
+        &mut storage,
+        &[(
+            "__tiledb_attr.a._FillValue",
+            Datatype::Int64,
+            &(-999i64).to_le_bytes(),
+        )],
+    );
+    let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+    let layout = layout(&view, 2..3).unwrap();
+    let file = Output::of(|out| layout.read(0..layout.len(), out)).unwrap();
+    let text = tag(&file, 42113).unwrap().into_iter().map(|byte| byte as u8);
+    assert_eq!(text.collect::<Vec<_>>(), b"-999\0");
 }
 
 #[test]
