@@ -395,9 +395,14 @@ fn shown_axes(mut shape: Vec<u64>) -> Vec<u64> {
     shape
 }
 
-/// The no-data value in digits: as it was told if it is a float, else as it is stored.
+/// The no-data value in digits: as it was told if it is a float that the type has, else as it is stored.
 fn nodata(datatype: Datatype, told: Option<Scalar>, stored: Option<&[u8]>) -> Option<String> {
-    let told = told.filter(|_| datatype.kind() == Kind::Float);
+    // Releases of GDAL told the least of FLOAT32 in 15 digits, which are beyond it.
+    let most = match datatype {
+        Datatype::Float32 => f64::from(f32::MAX),
+        _ => f64::MAX,
+    };
+    let told = told.filter(|value| datatype.kind() == Kind::Float && value.float().abs() <= most);
     // Of an exponent, GDAL's reader of integers of 64 bits takes no notice.
     let value = told.or_else(|| Scalar::read(datatype, stored?));
     value.map(digits)

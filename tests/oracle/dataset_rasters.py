@@ -26,6 +26,7 @@ import numpy as np
 import pyproj
 import rasterio
 import rioxarray  # noqa: F401, the accessor `rio`
+import tifffile
 import tiledb
 import xarray
 from rasterio.transform import Affine
@@ -714,8 +715,10 @@ def compare_bares(checks, point):
 
 
 def write_told(folder):
-    """Rasters of which something else is told: `_FillValue` of TileDB-CF."""
+    """Rasters of which something else is told: a no-data value in too few digits, `_FillValue` of TileDB-CF."""
     cells = np.arange(10 * 12).reshape(10, 12).astype("f4")
+    lacking = np.where(cells % 7 == 3, -np.finfo("f4").max, cells).astype("f4")
+    write_bare(f"{folder}/digits", [lacking], '<PAMRasterBand band="1"><NoDataValue>-3.40282346638529E+38</NoDataValue></PAMRasterBand>')
     dims = [tiledb.Dim(name, domain=(0, length - 1), tile=length, dtype=np.int32) for name, length in (("lat", 10), ("lon", 12))]
     attributes = [tiledb.Attr("packed", dtype="i2", fill=-999), tiledb.Attr("told", dtype="f4"), tiledb.Attr("plain", dtype="i2", fill=-999)]
     tiledb.Array.create(f"{folder}/cf", tiledb.ArraySchema(tiledb.Domain(*dims), attributes))
@@ -727,6 +730,10 @@ def write_told(folder):
 
 def compare_told(checks, point):
     """Images tell it, so that readers mask what array.nc says is missing."""
+    with rasterio.open(point / "digits/data/raster/TDB_VALUES.tif") as file:
+        checks.equal("the least of FLOAT32", (file.nodata, int((file.read_masks(1) == 0).sum())), (float(-np.finfo("f4").max), 17))
+    with tifffile.TiffFile(point / "digits/data/raster/TDB_VALUES.tif") as file:
+        checks.equal("... in tifffile", file.pages[0].nodata, -np.finfo("f4").max)
     with xarray.open_dataset(point / "cf/data/array.nc") as dataset:
         for name, want in ("packed", 17), ("told", 17), ("plain", 0):
             with rasterio.open(point / f"cf/data/raster/{name}.tif") as file:

@@ -146,6 +146,28 @@ fn null_pixels_of_a_raster_have_a_value() {
 }
 
 #[test]
+fn the_no_data_value_is_one_that_readers_take() {
+    use Datatype::*;
+    let stored = |number: f64, datatype| Scalar::Float64(number).to(datatype).unwrap();
+    let of = |datatype, told: f64| {
+        let bytes = stored(told, datatype);
+        nodata(datatype, Some(Scalar::Float64(told)), Some(&bytes)).unwrap()
+    };
+    // More than the least of FLOAT32, and GDAL's digits of it.
+    assert_eq!(of(Float32, -3.40282346638529e38), "-3.4028234663852886e38");
+    assert_eq!(
+        (of(Float32, 0.1), of(Float64, -3.5e38)),
+        ("1e-1".to_owned(), "-3.5e38".to_owned())
+    );
+    assert_eq!(
+        (of(Int16, -999.0), of(Float32, f64::NAN)),
+        ("-999".to_owned(), "nan".to_owned())
+    );
+    assert_eq!(nodata(Int16, None, Some(&[7, 0])).as_deref(), Some("7"));
+    assert_eq!(nodata(Int16, None, None), None);
+}
+
+#[test]
 fn the_fill_value_of_the_metadata_is_the_no_data_value() {
     let mut storage = array_of_a(Datatype::Int16);
     write_metadata(
