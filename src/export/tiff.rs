@@ -507,6 +507,7 @@ impl Image {
             (33922, doubles(&geo.tie)),
             (34264, doubles(&geo.matrix)),
             (34735, words(&geo.keys)),
+            (34736, doubles(&geo.numbers)),
             (34737, text(&geo.text)),
             (42112, text(&geo.metadata)),
             (42113, self.nodata.as_deref().and_then(text)),

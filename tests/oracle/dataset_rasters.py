@@ -715,8 +715,10 @@ def compare_bares(checks, point):
 
 
 def write_told(folder):
-    """Rasters of which something else is told: a no-data value in too few digits, `_FillValue` of TileDB-CF."""
+    """Rasters of which something else is told: the year of the coordinates, a no-data value in too few digits, `_FillValue` of TileDB-CF."""
     cells = np.arange(10 * 12).reshape(10, 12).astype("f4")
+    wkt = escape(pyproj.CRS.from_epsg(9000).to_wkt())
+    write_bare(f"{folder}/moving", [cells], f'<SRS coordinateEpoch="2021.3">{wkt}</SRS><GeoTransform>10,1,0,50,0,-1</GeoTransform>')
     lacking = np.where(cells % 7 == 3, -np.finfo("f4").max, cells).astype("f4")
     write_bare(f"{folder}/digits", [lacking], '<PAMRasterBand band="1"><NoDataValue>-3.40282346638529E+38</NoDataValue></PAMRasterBand>')
     dims = [tiledb.Dim(name, domain=(0, length - 1), tile=length, dtype=np.int32) for name, length in (("lat", 10), ("lon", 12))]
@@ -730,6 +732,11 @@ def write_told(folder):
 
 def compare_told(checks, point):
     """Images tell it, so that readers mask what array.nc says is missing."""
+    image = str(point / "moving/data/raster/TDB_VALUES.tif")
+    done = subprocess.run(["gdalinfo", image], capture_output=True, text=True, timeout=60, check=True)
+    checks.equal("the year of the coordinates", "Coordinate epoch: 2021.3" in done.stdout, True)
+    left_out = json.loads((point / "moving/data/view.json").read_text())["left_out"]
+    checks.equal("... which grids lack", [one["what"] for one in left_out], ["_gdal"])
     with rasterio.open(point / "digits/data/raster/TDB_VALUES.tif") as file:
         checks.equal("the least of FLOAT32", (file.nodata, int((file.read_masks(1) == 0).sum())), (float(-np.finfo("f4").max), 17))
     with tifffile.TiffFile(point / "digits/data/raster/TDB_VALUES.tif") as file:

@@ -96,6 +96,8 @@ pub type Tag = (String, String, String);
 pub struct Raster {
     /// The coordinate reference system as WKT.
     pub crs: Option<String>,
+    /// The year of the coordinates in it, where the ground moves.
+    pub epoch: Option<f64>,
     /// Where the upper left corner of the pixel in column x and row y is: `[0] + x [1] + y [2]`,
     /// `[3] + x [4] + y [5]`.
     pub transform: Option<[f64; 6]>,
@@ -270,6 +272,17 @@ impl Reading<'_> {
         number
     }
 
+    /// The year of the coordinates in a reference system, if it is told.
+    fn epoch(&mut self, element: &Element) -> Option<f64> {
+        let year = element.attribute("coordinateEpoch")?.trim().parse().ok();
+        match year.filter(|year: &f64| year.is_finite()) {
+            // Grids have no place for it.
+            Some(_) => self.leave_out("images alone tell the year of the coordinates"),
+            None => self.leave_out("the year of the coordinates is not a number"),
+        }
+        year.filter(|year| year.is_finite())
+    }
+
     /// The number of an element, which is left out if it is not finite.
     fn finite(&mut self, element: &Element) -> Option<f64> {
         let number = self.number(element)?;
@@ -299,7 +312,10 @@ impl Reading<'_> {
                 "SRS" if element.text.len() > MAX_ATTRIBUTE => {
                     self.leave_out("the reference system has more bytes than attributes hold");
                 }
-                "SRS" => self.raster.crs = Some(element.text.trim().to_owned()),
+                "SRS" => {
+                    self.raster.crs = Some(element.text.trim().to_owned());
+                    self.raster.epoch = self.epoch(element);
+                }
                 "GeoTransform" => match transform(&element.text) {
                     Some(transform) => self.raster.transform = Some(transform),
                     None => self.leave_out("GeoTransform is not six numbers that tell all pixels apart"),
@@ -334,7 +350,9 @@ impl Reading<'_> {
         };
         reader.raster(root);
         let (own, all) = (reader.raster, &mut self.raster);
-        all.crs = all.crs.take().or(own.crs);
+        if all.crs.is_none() {
+            (all.crs, all.epoch) = (own.crs, own.epoch);
+        }
         all.transform = all.transform.or(own.transform);
         all.size = all.size.or(own.size);
         if !own.tags.is_empty() || !own.bands.is_empty() {

@@ -5,7 +5,7 @@
 //! | 320 | the palette: all reds, all greens, all blues, in 16 bits |
 //! | 33550, 33922 | pixel sizes, and the place of a pixel, where north is up |
 //! | 34264 | otherwise the matrix from pixels to places |
-//! | 34735, 34737 | the keys of the coordinate reference system, and their text |
+//! | 34735, 34736, 34737 | the keys of the coordinate reference system, their number and their text |
 //! | 42112 | GDAL's metadata, as XML in which texts are escaped twice |
 //!
 //! A reference system with a code of EPSG is told by this, one of places and heights by the codes of both, any other
@@ -25,6 +25,7 @@ pub(super) struct Geo {
     pub tie: Vec<f64>,
     pub matrix: Vec<f64>,
     pub keys: Vec<u16>,
+    pub numbers: Vec<f64>,
     pub text: String,
     pub metadata: String,
 }
@@ -59,7 +60,8 @@ impl Geo {
             }
         }
         if let Some(wkt) = &raster.crs {
-            (geo.keys, geo.text) = keys(wkt, is_point);
+            geo.numbers = raster.epoch.into_iter().collect();
+            (geo.keys, geo.text) = keys(wkt, is_point, raster.epoch.is_some());
         }
         if let [Some(band)] = bands
             && image.format == 1
@@ -86,14 +88,19 @@ fn palette(colours: &[[u8; 3]], bits: u64) -> Vec<u16> {
     out
 }
 
-/// The directory of keys of a reference system, and the text of those that have one.
-fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
+/// The directory of keys of a reference system, and the text of those that have one. The year of coordinates is the
+/// only number.
+fn keys(wkt: &str, is_point: bool, has_epoch: bool) -> (Vec<u16>, String) {
     const MODEL: u16 = 1024;
     const RASTER: u16 = 1025;
     const GEOGRAPHIC: u16 = 2048;
     const PROJECTED: u16 = 3072;
     const CITATION: u16 = 3073;
     const HEIGHTS: u16 = 4096;
+    /// A key of GDAL's.
+    const EPOCH: u16 = 5120;
+    /// The tag of numbers.
+    const NUMBERS: u16 = 34736;
     /// The tag of texts.
     const TEXTS: u16 = 34737;
     const USER_DEFINED: u16 = 32767;
@@ -114,10 +121,12 @@ fn keys(wkt: &str, is_point: bool) -> (Vec<u16>, String) {
     }
     let heights = heights.filter(|_| model != USER_DEFINED);
     // Readers expect heights from minor revision 1 on.
-    let header = heights.map_or([1, 1, 0, 3], |_| [1, 1, 1, 4]);
-    let keys = [header, [MODEL, 0, 1, model], raster, last].into_iter();
+    let minor = u16::from(heights.is_some());
+    let keys = [[MODEL, 0, 1, model], raster, last].into_iter();
     let keys = keys.chain(heights.map(|code| [HEIGHTS, 0, 1, code]));
-    (keys.flatten().collect(), text)
+    let keys: Vec<_> = keys.chain(has_epoch.then_some([EPOCH, NUMBERS, 1, 0])).collect();
+    let header = [1, 1, minor, keys.len() as u16];
+    ([&[header], &*keys].concat().concat(), text)
 }
 
 /// GDAL's metadata: tags of the raster, then those of each sample that the image `has`; empty if there are
@@ -177,7 +186,7 @@ mod tests {
 
     #[test]
     fn keys_hold_the_code_or_the_text() {
-        let (coded, text) = keys(r#"GEOGCS["a",AUTHORITY["EPSG","4326"]]"#, true);
+        let (coded, text) = keys(r#"GEOGCS["a",AUTHORITY["EPSG","4326"]]"#, true, false);
         assert_eq!(
             coded,
             [1, 1, 0, 3, 1024, 0, 1, 2, 1025, 0, 1, 2, 2048, 0, 1, 4326]
@@ -185,11 +194,14 @@ mod tests {
         assert_eq!(text, "");
         let compound =
             r#"COMPD_CS["a",PROJCS["b",AUTHORITY["EPSG","28992"]],VERT_CS["c",AUTHORITY["EPSG","5709"]]]"#;
-        let (coded, text) = keys(compound, false);
-        assert_eq!(coded[..4], [1, 1, 1, 4]);
-        assert_eq!(coded[12..], [3072, 0, 1, 28992, 4096, 0, 1, 5709]);
+        let (coded, text) = keys(compound, false, true);
+        assert_eq!(coded[..4], [1, 1, 1, 5]);
+        assert_eq!(
+            coded[12..],
+            [3072, 0, 1, 28992, 4096, 0, 1, 5709, 5120, 34736, 1, 0]
+        );
         assert_eq!(text, "");
-        let (coded, text) = keys(r#"LOCAL_CS["a"]"#, false);
+        let (coded, text) = keys(r#"LOCAL_CS["a"]"#, false, false);
         assert_eq!(text, r#"ESRI PE String = LOCAL_CS["a"]|"#);
         assert_eq!(
             coded,
@@ -212,7 +224,10 @@ mod tests {
                 0
             ]
         );
-        assert_eq!(keys(&"x".repeat(70_000), false), (Vec::new(), String::new()));
+        assert_eq!(
+            keys(&"x".repeat(70_000), false, true),
+            (Vec::new(), String::new())
+        );
     }
 
     #[test]

@@ -56,6 +56,20 @@ fn documents_of_gdal_are_read() {
 }
 
 #[test]
+fn the_year_of_coordinates_is_read() {
+    let of = |year: &str| {
+        let (raster, left_out) = read(&format!(
+            "<PAMDataset><SRS coordinateEpoch=\"{year}\">GEOGCS[\"a\"]</SRS></PAMDataset>"
+        ));
+        (raster.unwrap().epoch, left_out.len())
+    };
+    assert_eq!(
+        (of("2021.3"), of("x"), of("inf")),
+        ((Some(2021.3), 1), (None, 1), (None, 1))
+    );
+}
+
+#[test]
 fn a_place_that_subdatasets_alone_tell_is_that_of_the_raster() {
     let subdataset = |name: &str, inner: &str| {
         format!(r#"<Subdataset name="{name}"><PAMDataset>{inner}</PAMDataset></Subdataset>"#)
