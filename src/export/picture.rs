@@ -22,6 +22,7 @@ use crate::query::{Field, View};
 use flate2::write::ZlibEncoder;
 use flate2::{Compression, Crc};
 use std::io::Write;
+use std::sync::Arc;
 
 /// The most pixels of a side.
 const MAX_SIDE: u64 = 512;
@@ -50,9 +51,13 @@ const COLOURS: [[u8; 3]; 9] = [
 const TRANSPARENT: u8 = 255;
 
 /// A picture that can be made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Picture {
+    /// The view whose cells are pixels of the image, without padding.
+    view: Arc<View>,
     field: usize,
+    /// The stored value of cells without data.
+    missing: Option<Vec<u8>>,
     /// Columns and rows of the image, in cells.
     pub width: u64,
     /// See [`Picture::width`].
@@ -69,12 +74,12 @@ pub struct Picture {
 impl Picture {
     /// The picture of attribute `field` of a view. `NotFound`, with the reason, if there is none. Reads only
     /// metadata.
-    pub fn of(view: &View, field: usize) -> Result<Picture> {
-        let (image, attribute) =
-            tiff::describe(view, field..field + 1, || view.shape())?.map_err(Error::not_found)?;
+    pub fn of(view: &Arc<View>, field: usize) -> Result<Picture> {
+        let (view, image, _) = tiff::whole(view, field..field + 1)?;
         if let Some(reason) = view.unreadable(field)? {
             return Err(Error::not_found(reason));
         }
+        let attribute = &view.fields()[field];
         let together = if image.planar { 1 } else { image.samples };
         let cells = u128::from(image.width) * u128::from(image.height);
         let planes = if image.planar && image.rgb { 3 } else { 1 };
@@ -88,12 +93,14 @@ impl Picture {
         }
         Ok(Picture {
             field,
+            missing: image.missing,
             width: image.width,
             height: image.height,
             bands: if image.rgb { 1 } else { image.samples },
             together,
             colour: image.rgb,
             step: image.width.max(image.height).div_ceil(MAX_SIDE),
+            view,
         })
     }
 
@@ -103,11 +110,11 @@ impl Picture {
     }
 
     /// The PNG of band `band`, which counts from 0. `NotFound` if there are fewer.
-    pub fn png(&self, view: &View, band: u64) -> Result<Vec<u8>> {
+    pub fn png(&self, band: u64) -> Result<Vec<u8>> {
         if band >= self.bands {
             return Err(Error::not_found(format!("there are {} bands", self.bands)));
         }
-        let means = self.means(view, band)?;
+        let means = self.means(band)?;
         match self.colour {
             true => self.encode(2, &colours(&means)),
             false => self.encode(3, &indexes(&means)),
@@ -116,10 +123,9 @@ impl Picture {
 
     /// The means of the pixels, row by row, of each of three samples for a colour; NaN where no cell has a
     /// value.
-    fn means(&self, view: &View, band: u64) -> Result<Vec<f64>> {
-        let attribute = &view.fields()[self.field];
-        let cells = grid::stored(view, self.field, None)?;
-        let missing = grid::fill_value(attribute, view.is_covered()?);
+    fn means(&self, band: u64) -> Result<Vec<f64>> {
+        let attribute = &self.view.fields()[self.field];
+        let cells = grid::stored(&self.view, self.field, self.missing.clone())?;
         // The samples of a pixel in each plane: their channels, and their places in it.
         let planes: Vec<(u64, Vec<(usize, u64)>)> = match (self.colour, self.together) {
             (true, 1) => (0..3).map(|plane| (plane, vec![(plane as usize, 0)])).collect(),
@@ -145,7 +151,7 @@ impl Picture {
                         let at = column / self.step as usize * channels;
                         for (channel, place) in samples {
                             let value = &pixel[(place * size) as usize..][..size as usize];
-                            if let Some(number) = number(attribute, value, missing.as_deref()) {
+                            if let Some(number) = number(attribute, value, self.missing.as_deref()) {
                                 let sum = &mut sums[at + channel];
                                 *sum = (sum.0 + number, sum.1 + 1.0);
                             }
@@ -253,9 +259,11 @@ mod tests {
     use crate::catalog::Array;
     use crate::catalog::time::TimeRange;
     use crate::error::ErrorKind;
+    use crate::export::tests::{array_of_a, write_metadata, write_raster};
+    use crate::format::datatype::Datatype;
+    use crate::query::testing::open;
     use flate2::read::ZlibDecoder;
     use std::io::Read;
-    use std::sync::Arc;
 
     fn view(array: &str) -> Arc<View> {
         let array = Array::open(format!("tests/data/{array}")).unwrap();
@@ -301,7 +309,7 @@ mod tests {
         let view = view("sample/weather");
         let picture = Picture::of(&view, field(&view, "temperature")).unwrap();
         assert_eq!((picture.width, picture.height, picture.bands), (6, 365, 1));
-        let (kind, width, height, pixels) = decoded(&picture.png(&view, 0).unwrap());
+        let (kind, width, height, pixels) = decoded(&picture.png(0).unwrap());
         assert_eq!((kind, width, height, pixels.len()), (3, 6, 365, 6 * 365));
         let values: Vec<f32> = view.read("temperature", 0..6 * 365).unwrap();
         let finite = || values.iter().zip(&pixels).filter(|(value, _)| !value.is_nan());
@@ -313,15 +321,33 @@ mod tests {
     }
 
     #[test]
+    fn a_picture_has_neither_padding_nor_what_is_no_data() {
+        let mut storage = array_of_a(Datatype::Uint8);
+        write_raster(&mut storage, [3, 2], false);
+        let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+        let picture = Picture::of(&view, 2).unwrap();
+        assert_eq!((picture.width, picture.height), (3, 2));
+        assert_eq!(decoded(&picture.png(0).unwrap()).3, [127; 6]);
+        let mut storage = array_of_a(Datatype::Uint8);
+        write_metadata(
+            &mut storage,
+            &[("__tiledb_attr.a._FillValue", Datatype::Int64, &1i64.to_le_bytes())],
+        );
+        let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+        let picture = Picture::of(&view, 2).unwrap();
+        assert_eq!(decoded(&picture.png(0).unwrap()).3, [TRANSPARENT; 12]);
+    }
+
+    #[test]
     fn each_value_of_a_cell_is_a_band() {
         let view = view("sample/weather");
         let wind = Picture::of(&view, field(&view, "wind")).unwrap();
         assert_eq!((wind.bands, wind.together), (2, 2));
-        let bands = [0, 1].map(|band| decoded(&wind.png(&view, band).unwrap()).3);
+        let bands = [0, 1].map(|band| decoded(&wind.png(band).unwrap()).3);
         assert_ne!(bands[0], bands[1]);
-        assert_eq!(wind.png(&view, 2).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(wind.png(2).unwrap_err().kind(), ErrorKind::NotFound);
         for absent in ["note", "day"] {
-            let error = Picture::of(&view, field(&view, absent)).unwrap_err();
+            let error = Picture::of(&view, field(&view, absent)).err().unwrap();
             assert_eq!(error.kind(), ErrorKind::NotFound, "{absent}");
         }
     }

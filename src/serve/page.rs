@@ -121,7 +121,7 @@ fn png(asked: &Asked, viewed: Option<Viewed>, name: &str) -> Result<Page> {
     let Ok(band) = asked.parameter("band").map_or(Ok(0), str::parse::<u64>) else {
         return absent("the band is not a number");
     };
-    match Picture::of(&view, field).and_then(|picture| picture.png(&view, band)) {
+    match Picture::of(&view, field).and_then(|picture| picture.png(band)) {
         Ok(png) => Ok(Page::Png(png)),
         Err(error) if error.is_of_a_name() => absent(error.message()),
         Err(error) => Err(error),
@@ -695,7 +695,7 @@ impl Search {
             .position(|name| Some(name) == self.attribute.as_ref());
         let chosen = asked.unwrap_or(0);
         let picture = match pictures.get(chosen) {
-            Some(picture) => Some(Ok((chosen, *picture))),
+            Some(picture) => Some(Ok((chosen, picture.clone()))),
             None => reason.map(Err),
         };
         let mut found = lock(&self.found);
