@@ -390,6 +390,15 @@ impl Group {
         }
         let mut found: Vec<(Found, Vec<u64>)> = Vec::new();
         for (name, array) in &source.arrays {
+            if kind == Kind::Raster && name != FULL_RESOLUTION {
+                let has_full = source.arrays.iter().any(|(name, _)| name == FULL_RESOLUTION);
+                let reason = match has_full {
+                    true => "it is an overview",
+                    false => "a raster has its full resolution in l_0, which is not there",
+                };
+                group.left_out.push((shown(name), reason.to_owned()));
+                continue;
+            }
             match Found::new(name, array, kind, lengths)? {
                 Ok(member) => {
                     group.note_damage(name, member.0.metadata.as_deref());
@@ -846,9 +855,6 @@ impl Found {
         kind: Kind,
         lengths: Lengths,
     ) -> Result<Result<(Found, Vec<u64>), String>> {
-        if kind == Kind::Raster && name != FULL_RESOLUTION {
-            return Ok(Err("it is an overview".to_owned()));
-        }
         let Some(selection) = select(array)?.cloned() else {
             return Ok(Err("it is encrypted, and its key is missing".to_owned()));
         };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::catalog::Array;
 use crate::engine::Engine;
-use crate::export::tests::{OneTile, write_raster};
+use crate::export::tests::{OneTile, write_metadata, write_raster};
 use crate::storage::MemoryStorage;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,8 @@ fn dataset(arrays: &[(&str, MemoryStorage)], groups: &[&str]) -> Dataset {
         left_out: Vec::new(),
     };
     let mut root = source("");
-    for (name, _) in arrays {
+    // One without a name is what the group itself has.
+    for (name, _) in arrays.iter().filter(|(name, _)| !name.is_empty()) {
         let array = Arc::new(Array::new(engine.clone(), PathBuf::from(name)));
         root.arrays
             .push((name.as_bytes().to_vec(), SourceArray::new(array)));
@@ -168,4 +169,21 @@ fn what_is_too_much_for_hdf5_is_left_out() {
     let many = dataset(&[("a", scalars)], &[]);
     assert!(many.absent.is_none() && reason(&many, "dataset.nc").contains("dimensions"));
     assert!(many.absent_netcdf.is_some());
+}
+
+#[test]
+fn arrays_of_a_raster_are_overviews_of_its_full_resolution() {
+    let array = written(&OneTile {
+        dimensions: &[("Y", 4), ("X", 4)],
+        attributes: &[("v", Datatype::Int32, 1, false)],
+    });
+    let of = |names: &[&str]| {
+        let mut group = MemoryStorage::default();
+        write_metadata(&mut group, &[("dataset_type", Datatype::StringUtf8, b"raster")]);
+        let arrays: Vec<_> = names.iter().map(|name| (*name, array.clone())).collect();
+        let dataset = dataset(&[&[("", group)], &*arrays].concat(), &[]);
+        reason(&dataset, "l_1")
+    };
+    assert_eq!(of(&["l_0", "l_1"]), "it is an overview");
+    assert!(of(&["l_1"]).contains("l_0"));
 }
