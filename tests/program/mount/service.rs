@@ -138,3 +138,13 @@ fn systemd_understands_the_unit() {
     let ours: Vec<_> = errors.lines().filter(|line| line.contains("tiledbfs@")).collect();
     assert!(output.status.success() && ours.is_empty(), "{errors}");
 }
+
+/// Names that systemd-escape writes have a backslash for each hyphen, and systemd reads EnvironmentFile= as a pattern,
+/// in which that protects the next character.
+#[test]
+fn settings_are_found_by_the_path_of_the_mount_point() {
+    for setting in ["AssertFileNotEmpty", "EnvironmentFile"] {
+        let line = format!("\n{setting}=/etc/tiledbfs%f.conf\n");
+        assert!(unit().contains(&line), "{setting}");
+    }
+}
