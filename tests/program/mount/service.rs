@@ -99,6 +99,13 @@ fn a_service() {
     let output = after("signal");
     assert!(output.status.success(), "{output:?}");
     assert!(!place.is_mounted());
+    // A start fails where somebody has mounted already, who keeps that mount.
+    place.succeeds(&["mount", "my group", "mnt"]);
+    let (mut child, _socket) = start(&place);
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(after("exit-code").status.success());
+    place.works();
+    place.succeeds(&["unmount", "mnt"]);
 }
 
 /// The parent waits for a background mount, so there is no notification.
