@@ -4,7 +4,9 @@
 # completions of bash, zsh and fish; units of systemd. It is built first, unless TILEDBFS_BIN names the program. DESTDIR, if set, stands
 # before all paths. Directories that are made are remembered, and taken away when they are empty.
 set -euo pipefail
-program=${TILEDBFS_BIN:-}
+# Paths are those of the caller: lib.sh changes the directory.
+program=${TILEDBFS_BIN:+$(realpath -m "$TILEDBFS_BIN")}
+dest=${DESTDIR:+$(realpath -m "$DESTDIR")}
 umask 022
 
 uninstall=
@@ -21,7 +23,6 @@ for argument; do
 done
 . "$(dirname "$0")/lib.sh"
 prefix=${prefix:-/usr/local}
-dest=${DESTDIR:-}
 
 # mount(8) looks for helpers in /sbin alone.
 case $prefix in

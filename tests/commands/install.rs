@@ -110,6 +110,25 @@ fn all_is_put_in_place_and_taken_away() {
 }
 
 #[test]
+fn paths_are_those_of_the_caller() {
+    let place = tempfile::tempdir().unwrap();
+    // Not opened here for writing: a test process started meanwhile would inherit that, and it could not be run.
+    let copied = Command::new("cp")
+        .args([env!("CARGO_BIN_EXE_tiledbfs"), "program"])
+        .current_dir(place.path())
+        .status();
+    assert!(copied.unwrap().success());
+    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install.sh"))
+        .arg("/usr")
+        .envs([("DESTDIR", "dest"), ("TILEDBFS_BIN", "./program")])
+        .current_dir(place.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(place.path().join("dest/usr/bin/tiledbfs").exists());
+}
+
+#[test]
 fn no_directory_is_left() {
     let place = tempfile::tempdir().unwrap();
     for prefix in ["/usr/local", "/opt/tools"] {
