@@ -60,9 +60,16 @@ if [ "$uninstall" ]; then
 fi
 
 if [ -z "$program" ]; then
+    as_caller=()
+    if [ "$(id -u)" -eq 0 ] && [ "${SUDO_USER:-root}" != root ]; then
+        # sudo has taken away the caller's PATH and HOME, where Rust is; and what is built should not be root's.
+        as_caller=(runuser -u "$SUDO_USER" --)
+        HOME=$(getent passwd "$SUDO_USER" | cut -d: -f6)
+        export HOME
+    fi
     PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
     command -v cargo >/dev/null || die "cargo not found: install Rust (https://rustup.rs), or set TILEDBFS_BIN"
-    cargo build --release --locked --quiet
+    "${as_caller[@]}" cargo build --release --locked --quiet
     program=$TARGET/release/tiledbfs
 fi
 scratch=$(mktemp -d)

@@ -109,15 +109,18 @@ fn all_is_put_in_place_and_taken_away() {
     }
 }
 
+/// Puts `program` into a directory. By another process: one that is started meanwhile would inherit a file that is
+/// open for writing, and the program could not be run.
+fn copy_program(directory: &Path) {
+    let mut command = Command::new("cp");
+    command.args([env!("CARGO_BIN_EXE_tiledbfs"), "program"]);
+    assert!(command.current_dir(directory).status().unwrap().success());
+}
+
 #[test]
 fn paths_are_those_of_the_caller() {
     let place = tempfile::tempdir().unwrap();
-    // Not opened here for writing: a test process started meanwhile would inherit that, and it could not be run.
-    let copied = Command::new("cp")
-        .args([env!("CARGO_BIN_EXE_tiledbfs"), "program"])
-        .current_dir(place.path())
-        .status();
-    assert!(copied.unwrap().success());
+    copy_program(place.path());
     let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install.sh"))
         .arg("/usr")
         .envs([("DESTDIR", "dest"), ("TILEDBFS_BIN", "./program")])
@@ -139,4 +142,42 @@ fn no_directory_is_left() {
         install(&dest, &["--uninstall", prefix]);
         assert_eq!(empty_directories(place.path()), [place.path()], "{prefix}");
     }
+}
+
+/// By sudo, it is the caller who builds: Rust is theirs, and so is what is built. Only root can try that.
+#[test]
+fn the_caller_of_sudo_builds() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    copy_program(place.path());
+    // By another process too.
+    let write = r#"
+        mkdir -p cargo/bin
+        echo '#!/bin/sh' >cargo/bin/cargo
+        echo 'mkdir -p $CARGO_TARGET_DIR/release' >>cargo/bin/cargo
+        echo 'cp $CARGO_HOME/../program $CARGO_TARGET_DIR/release/tiledbfs' >>cargo/bin/cargo
+        chmod 755 cargo/bin/cargo
+    "#;
+    let written = Command::new("sh")
+        .args(["-c", write])
+        .current_dir(place.path())
+        .status();
+    assert!(written.unwrap().success());
+    let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/install.sh"))
+        .arg("/usr")
+        .env_clear()
+        .envs([("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("SUDO_USER", "nobody")])
+        .env("CARGO_HOME", at("cargo"))
+        .env("CARGO_TARGET_DIR", at("target"))
+        .env("DESTDIR", at("dest"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let owner = |name: &str| std::os::unix::fs::MetadataExt::uid(&fs::metadata(at(name)).unwrap());
+    assert_ne!(owner("target/release/tiledbfs"), 0);
+    assert_eq!(owner("dest/usr/bin/tiledbfs"), 0);
 }
