@@ -36,7 +36,9 @@ TILEDBFS_BIN=$program DESTDIR=$stage scripts/install.sh /usr/local >/dev/null
 mv "$stage/usr/local" "$stage/$name"
 # What --uninstall reads: it knows nothing of a tarball.
 rm -r "$stage/$name/share/tiledbfs"
-cp LICENSE README.md CHANGELOG.md "$stage/$name/"
+# Not beside bin/, which would be in /usr/local, where other programs may have a README.md.
+mkdir -p "$stage/$name/share/doc/tiledbfs"
+cp LICENSE README.md CHANGELOG.md "$stage/$name/share/doc/tiledbfs/"
 tar --sort=name --owner=0 --group=0 --numeric-owner -C "$stage" -czf "$files/$name.tar.gz" "$name"
 
 (cd "$files" && sha256sum -- * >SHA256SUMS)
@@ -58,6 +60,7 @@ mounts_sample() {
 
 mkdir "$stage/prefix" "$stage/root"
 tar -C "$stage/prefix" --strip-components=1 -xf "$files"/*.tar.gz
+[ "$(ls "$stage/prefix")" = $'bin\nlib\nshare' ] || die "the tarball has more than bin, lib and share: $(ls "$stage/prefix")"
 mounts_sample "$stage/prefix/bin/tiledbfs"
 dpkg-deb -x "$files"/*.deb "$stage/root"
 mounts_sample "$stage/root/usr/bin/tiledbfs"
