@@ -59,7 +59,7 @@ Examples:
 
 In /etc/fstab:
   /data/arrays  /mnt/arrays  fuse.tiledbfs  ro,allow_other,nofail  0 0
-  s3://bucket/arrays  /mnt/s3  fuse.tiledbfs  _netdev,profile=reader  0 0";
+  s3://bucket/arrays  /mnt/s3  fuse.tiledbfs  ro,_netdev,profile=reader  0 0";
 
 #[derive(Debug, Args)]
 pub(super) struct MountArgs {
