@@ -54,7 +54,7 @@ pub(super) fn run(args: &CatArgs) -> Result<(), Failure> {
                 copier.copy(&*file, found.path, &|_| Ok(0), &|_, bytes| out.write_bytes(bytes))?;
                 Ok(())
             }
-            _ => Err(Stop::Failed(failed(found.path, "is a directory"))),
+            _ => Err(Stop::Failed(failed(found.shown(), "is a directory"))),
         },
     )
 }

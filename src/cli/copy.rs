@@ -262,7 +262,7 @@ impl TreeCopy<'_> {
                 self.file(&*file, target, found.path)
             }
             Node::Directory(_) if !self.args.recursive => {
-                Err(failed(found.path, "is a directory (use -r)").into())
+                Err(failed(found.shown(), "is a directory (use -r)").into())
             }
             Node::Directory(ref directory) => self.tree(directory, target, &found, failures),
             // `visit` has followed all links.

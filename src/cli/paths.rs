@@ -106,6 +106,16 @@ pub struct Found<'a> {
     pub node: Node,
 }
 
+impl Found<'_> {
+    /// What messages call it.
+    pub fn shown(&self) -> &OsStr {
+        match self.path.is_empty() {
+            true => self.source.as_os_str(),
+            false => self.path,
+        }
+    }
+}
+
 /// Calls `each` with every requested node. If one is missing or fails, the rest is still visited. Ends early
 /// on [`Stop::Closed`]. Returns the last failure.
 pub fn visit(

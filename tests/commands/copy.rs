@@ -129,6 +129,10 @@ fn what_is_not_copied() {
         &["weather", "fragments", &place.name("x")],
         "fragments: is a directory (use -r)",
     );
+    run(
+        &["weather", &place.name("x")],
+        "sample/weather: is a directory (use -r)",
+    );
     run(&["weather/nothing", &place.name("x")], "nothing: no such file");
     run(
         &["weather", "schema.json", "metadata.json", &place.name("x")],

@@ -31,7 +31,7 @@ fn source_and_path_in_one() {
     let both = text(&["cat", "weather/schema.json", "lightning/schema.json"]);
     assert_eq!(both, schema + &text(&["cat", "lightning", "schema.json"]));
 
-    assert!(fails(&["cat", "weather"], 1).contains("is a directory"));
+    assert!(fails(&["cat", "weather"], 1).contains("sample/weather: is a directory"));
     assert!(fails(&["cat", "nothing/schema.json"], 1).contains("nothing/schema.json: no such file"));
     assert!(fails(&["cat", "weather/nothing"], 1).contains("weather/nothing: no such file"));
     assert_eq!(text(&["ls", "weather/data/.."]), text(&["ls", "weather"]));
