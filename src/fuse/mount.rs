@@ -311,15 +311,11 @@ impl Mounted {
     /// Unmounts at once. Open files stay readable until they are closed, while this process runs. Does
     /// nothing if already unmounted.
     pub fn unmount(&mut self) -> Result<()> {
-        let Some(entry) = self.entry.as_ref() else {
+        let Some(path) = self.uppermost()? else {
             return Ok(());
         };
-        if !self.is_uppermost(entry)? {
-            return Ok(());
-        }
-        let path = &entry.mount_point;
-        match unmount_path(path, false) {
-            Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => unmount_path(path, true),
+        match unmount_path(&path, false) {
+            Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => unmount_path(&path, true),
             result => result,
         }
     }
@@ -328,12 +324,8 @@ impl Mounted {
     /// connection, so that pending requests fail even if the source hangs. Without root, only the process's
     /// end does that.
     pub fn end(&mut self) -> Result<()> {
-        let Some(entry) = self.entry.clone() else {
-            return Ok(());
-        };
         let end = Instant::now().checked_add(CLOSE_TIMEOUT);
-        let path = entry.mount_point.clone();
-        while self.is_uppermost(&entry)? {
+        while let Some(path) = self.uppermost()? {
             match unmount_path(&path, false) {
                 Err(error) if error.kind() == ErrorKind::Io(libc::EBUSY) => {}
                 result => return result,
@@ -350,16 +342,19 @@ impl Mounted {
         Ok(())
     }
 
-    /// Whether it is still mounted. Fails with `Io(EBUSY)` if something else is mounted on top of it.
-    fn is_uppermost(&self, entry: &MountEntry) -> Result<bool> {
-        let path = &entry.mount_point;
+    /// Where it is mounted by now: directories above the mount point may be renamed, and the mount itself moved.
+    /// None if it is not. Fails with `Io(EBUSY)` if something else is mounted on top of it.
+    fn uppermost(&self) -> Result<Option<PathBuf>> {
         let table = mountinfo::mounts().map_err(|error| Error::io(&error))?;
-        if !table.contains(entry) {
-            return Ok(false);
-        }
+        let of = |entry: &MountEntry| (entry.id, entry.device, entry.source.clone());
+        let own = self.entry.as_ref().map(of);
+        let Some(entry) = table.iter().find(|entry| Some(of(entry)) == own) else {
+            return Ok(None);
+        };
+        let path = &entry.mount_point;
         // While connected, no other mount has this device number. Later, one may have an equal entry.
         if !self.is_connected() && !is_dead(path) {
-            return Ok(false);
+            return Ok(None);
         }
         if table.iter().rfind(|mount| mount.mount_point == *path) != Some(entry) {
             return Err(Error::new(
@@ -370,7 +365,7 @@ impl Mounted {
                 ),
             ));
         }
-        Ok(true)
+        Ok(Some(path.clone()))
     }
 
     /// Whether the kernel still has the file system, mounted or detached.

@@ -187,6 +187,26 @@ fn signals_in_the_background() {
     }
 }
 
+/// A directory above the mount point may be renamed while it is mounted.
+#[test]
+fn a_signal_unmounts_it_wherever_it_is_by_now() {
+    let place = Place::new();
+    let (above, beside) = (place.path("above"), place.path("beside"));
+    fs::create_dir_all(above.join("mnt")).unwrap();
+    let mut child = place
+        .command(&["mount", "-f", "group", "above/mnt"])
+        .spawn()
+        .unwrap();
+    eventually("it mounts", || above.join("mnt/group.json").exists());
+    fs::rename(&above, &beside).unwrap();
+    signal(child.id() as i32, libc::SIGTERM);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mounts = mountinfo::mounts().unwrap();
+    let left = mounts.iter().any(|mount| mount.mount_point.starts_with(&beside));
+    let _ = nix::mount::umount2(&beside.join("mnt"), nix::mount::MntFlags::MNT_DETACH);
+    assert!(!left);
+}
+
 fn start_in_foreground(place: &Place, more: &[&str]) -> Child {
     let child = place
         .command(&[&["mount", "-f", "group", "mnt"], more].concat())
