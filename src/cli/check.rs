@@ -1,7 +1,7 @@
 //! `tiledbfs check`: decodes everything, and lists what is wrong.
 
 use super::options::source_parser;
-use super::output::{Failures, Stdout, progress_bar, stdout};
+use super::output::{Failures, Stdout, close_stdout, progress_bar, stdout};
 use super::source::{check_source, check_tree};
 use super::{Failure, SourceArgs, logging, show_path};
 use crate::check::{CheckOptions, Level, Problem, Tally};
@@ -154,6 +154,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             failures.add(Failure::new(format!("cannot write: {error}")));
         }
     }
+    failures.check(close_stdout());
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     if !args.quiet && checked > 0 {
         super::complain(summary(&tally, &output, started.elapsed()));

@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
-use output::{finish, stdout};
+use output::{close_stdout, finish, stdout};
 use source::OpenOptions;
 
 /// Mounts TileDB arrays and shows them as plain files.
@@ -209,7 +209,7 @@ pub fn main() -> ExitCode {
         Command::Completions(args) => success(man::completions(&args, command)),
         Command::Man(args) => success(man::run(&args, command)),
     });
-    match result {
+    match result.and_then(|code| close_stdout().map(|()| code)) {
         Ok(code) => code,
         Err(failure) => {
             failure.show();
@@ -240,6 +240,7 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure
         }
         Err(help) => {
             finish(stdout()?.print(&help))?;
+            close_stdout()?;
             std::process::exit(0);
         }
     };

@@ -5,7 +5,6 @@ use crate::printable::escape;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -59,9 +58,10 @@ static LOOK_AT_STDOUT: extern "C" fn() = {
     look
 };
 
-/// stdout without the line buffer of the standard library, which also hides errors.
+/// stdout without the line buffer of the standard library, which also hides errors. It is no copy of the descriptor:
+/// to close that would take away what [`close_stdout`] is told.
+#[derive(Clone, Copy)]
 pub struct Stdout {
-    file: File,
     /// Whether it is a terminal.
     terminal: bool,
 }
@@ -71,14 +71,24 @@ pub fn stdout() -> Result<Stdout, Failure> {
     if STDOUT_IS_CLOSED.load(Ordering::Relaxed) {
         return Err(Failure::new("cannot write: stdout is closed"));
     }
-    let stdout = io::stdout();
-    match stdout.as_fd().try_clone_to_owned() {
-        Ok(descriptor) => Ok(Stdout {
-            file: descriptor.into(),
-            terminal: stdout.is_terminal(),
-        }),
-        Err(error) => Err(Failure::new(format!("cannot write: {error}"))),
+    Ok(Stdout {
+        terminal: io::stdout().is_terminal(),
+    })
+}
+
+/// Fails if what was written to stdout is lost.
+pub fn close_stdout() -> Result<(), Failure> {
+    if STDOUT_IS_CLOSED.load(Ordering::Relaxed) {
+        return Ok(());
     }
+    close_copy(io::stdout()).map_err(|error| Failure::new(format!("cannot write: {error}")))
+}
+
+/// Closes a copy of a descriptor. NFS and file systems in FUSE may say only then that what was written is lost, for
+/// instance because a disk was full.
+pub fn close_copy(descriptor: impl AsFd) -> io::Result<()> {
+    let copy = descriptor.as_fd().try_clone_to_owned()?;
+    Ok(nix::unistd::close(copy)?)
 }
 
 impl Stdout {
@@ -94,7 +104,8 @@ impl Stdout {
 
     /// Writes all bytes.
     pub fn write_bytes(&self, bytes: &[u8]) -> Result<(), Stop> {
-        Ok((&self.file).write_all(bytes)?)
+        let mut stdout = *self;
+        Ok(stdout.write_all(bytes)?)
     }
 
     /// How names are written.
@@ -107,11 +118,11 @@ impl Stdout {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        Ok(nix::unistd::write(io::stdout(), bytes)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod life;
+mod lost;
 mod memory;
 mod messages;
 mod mount;

@@ -6,6 +6,7 @@
 //! goes on there; any other begins anew. Copies that take less time leave nothing.
 
 use super::Place;
+use crate::cli::output::close_copy;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -45,7 +46,7 @@ struct Written {
 
 /// From where a copy could be continued.
 struct Saved {
-    /// Of what the bytes are; None if copies of it cannot be continued.
+    /// Of what the bytes are; None if copies of it cannot be continued, or if bytes were lost.
     identity: Option<u128>,
     /// Whether there is a file [`SAVED`].
     exists: bool,
@@ -138,6 +139,11 @@ impl<'p> Partial<'p> {
     /// Gives the file, which is whole, a modification time and the name `held`. Replaces what has that name, a
     /// link too.
     pub(super) fn finish(self, held: &Path, modified: SystemTime) -> io::Result<()> {
+        if let Err(error) = close_copy(&self.file) {
+            lock(&self.saved).identity = None;
+            self.stop()?;
+            return Err(error);
+        }
         self.file.set_modified(modified)?;
         fs::rename(self.place.path(PARTIAL), held)?;
         match lock(&self.saved).exists {
