@@ -123,7 +123,8 @@ impl<'p> Partial<'p> {
     fn save(&self, saved: &mut Saved) -> io::Result<()> {
         let whole = lock(&self.written).whole;
         if let Some(identity) = saved.identity.filter(|_| whole > 0) {
-            self.file.sync_data()?;
+            // Linux says once that bytes are lost: the next one would succeed.
+            self.file.sync_data().inspect_err(|_| saved.identity = None)?;
             let next = self.place.path(SAVED_NEXT);
             remove(&next)?;
             let mut file = File::create_new(&next)?;
