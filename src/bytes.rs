@@ -47,6 +47,12 @@ impl Bytes for Vec<u8> {
     }
 }
 
+/// The numbers in `bytes`, little-endian u64. Ignores an incomplete one at the end.
+pub fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    let numbers = bytes.as_chunks().0.iter();
+    numbers.map(|bytes| u64::from_le_bytes(*bytes))
+}
+
 /// So many zeros: a gap between two parts of a file.
 pub struct Zeros(pub u64);
 

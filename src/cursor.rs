@@ -1,8 +1,9 @@
 //! The bounds-checked reader through which all untrusted bytes are parsed.
 //!
 //! No method panics, none allocates more than the bytes that are there, and every failure names the field
-//! that was being read and its byte offset. Integers are little-endian unless a method's name ends in `_be`.
+//! that was being read and its byte offset. Integers are little-endian.
 
+use crate::bytes::numbers;
 use crate::error::{Error, Result};
 
 /// A position in a slice of untrusted bytes.
@@ -122,13 +123,7 @@ impl<'a> Cursor<'a> {
     /// `count` little-endian u64.
     pub fn u64_list(&mut self, count: u64, field: &str) -> Result<Vec<u64>> {
         let count = self.check_count(count, 8, field)?;
-        let bytes = self.bytes(count as u64 * 8, field)?;
-        Ok(bytes
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|b| u64::from_le_bytes(*b))
-            .collect())
+        Ok(numbers(self.bytes(count as u64 * 8, field)?).collect())
     }
 
     /// A `Corrupt` error at the current position about `field`.

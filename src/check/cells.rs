@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use super::{Kind, Problem};
-use crate::bytes::{Keep, Output};
+use crate::bytes::{Keep, Output, numbers};
 use crate::error::Result;
 use crate::fragment::field_files::Tile;
 use std::ops::Range;
@@ -108,13 +108,7 @@ impl CellRun {
         // The offset of the next cell is the end of the last one. The tile's last cell ends with its data.
         let end = (self.in_tile().end + 1).min(tile.cells);
         files.read_offsets(tile, self.first..end, &mut self.raw)?;
-        let mut offsets: Vec<u64> = self
-            .raw
-            .as_chunks::<8>()
-            .0
-            .iter()
-            .map(|bytes| u64::from_le_bytes(*bytes))
-            .collect();
+        let mut offsets: Vec<u64> = numbers(&self.raw).collect();
         if offsets.len() == self.count {
             offsets.push(tile.var_size);
         }

@@ -8,6 +8,7 @@ use super::queue::Job;
 use super::statistics::{Class, Integers, Summaries, Summary, Values};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
+use crate::bytes::numbers;
 use crate::error::Result;
 use crate::fragment::field::{Role, StoredField};
 use crate::fragment::field_files::Tile;
@@ -208,9 +209,8 @@ impl Work {
         let Some(count) = self.shared.conditions else {
             return;
         };
-        let values = cells.data.as_chunks::<8>().0;
         let wrong = |index: &u64| *index != u64::MAX && *index >= count;
-        let Some(index) = values.iter().map(|v| u64::from_le_bytes(*v)).find(wrong) else {
+        let Some(index) = numbers(&cells.data).find(wrong) else {
             return;
         };
         let message =

@@ -1,6 +1,7 @@
 //! The unfiltered body of a generic tile, read by ranges, so that parsing a body of any size takes little
 //! memory.
 
+use crate::bytes::numbers;
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -194,12 +195,7 @@ pub fn u64_items(body: &dyn Body, start: u64, range: Range<u64>, scratch: &mut V
     };
     scratch.clear();
     body.read(from..to, scratch)?;
-    Ok(scratch
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|b| u64::from_le_bytes(*b))
-        .collect())
+    Ok(numbers(scratch).collect())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Cells of one field, in memory.
 
 use super::cells::{Cells, FragmentCells};
-use crate::bytes::Output;
+use crate::bytes::{self, Output};
 use crate::error::{Error, Result};
 use std::ops::Range;
 
@@ -121,9 +121,7 @@ impl Values {
 /// Reads cells that are one u64 each.
 pub(crate) fn numbers(cells: &FragmentCells, range: Range<u64>) -> Result<Vec<u64>> {
     let read: &dyn Cells = cells;
-    let bytes = read.values(range)?;
-    let numbers = bytes.as_chunks::<8>().0.iter();
-    Ok(numbers.map(|bytes| u64::from_le_bytes(*bytes)).collect())
+    Ok(bytes::numbers(&read.values(range)?).collect())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::column::{Column, Content, OpenColumn};
 use super::field::StoredField;
 use super::field_files::overflow;
 use super::info::FragmentInfo;
-use crate::bytes::{Bytes, Keep, Output};
+use crate::bytes::{Bytes, Keep, Output, numbers};
 use crate::error::{Error, Result};
 use crate::runtime::get_or_make;
 use std::ops::Range;
@@ -66,8 +66,7 @@ impl dyn Cells + '_ {
     pub(crate) fn starts_kept(&self, cells: Range<u64>, keep: Option<Keep>) -> Result<Vec<u64>> {
         let mut out = Output::keeping(keep);
         self.append(Content::Offsets, cells.start..cells.end + 1, &mut out)?;
-        let entries = out.as_chunks::<8>().0.iter();
-        Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
+        Ok(numbers(&out).collect())
     }
 
     /// The start of one var-sized cell in the bytes of values; of the cell behind the last, their end.

@@ -5,7 +5,7 @@ use super::field_files::{FieldFiles, Tile, missing, overflow};
 use super::info::FragmentInfo;
 use super::tile_file::TileFile;
 use super::tile_list::{PrefixSums, TileList, TileListKey, WINDOW};
-use crate::bytes::{Bytes, Keep, Output, SequentialDetector};
+use crate::bytes::{Bytes, Keep, Output, SequentialDetector, numbers};
 use crate::engine::Reopened;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype};
@@ -321,8 +321,7 @@ impl OpenColumn {
         let before = out.len();
         let mut bytes = Output::keeping(keep);
         self.read_offsets_tile(tile, cells.start..last, &mut bytes)?;
-        let entries = bytes.as_chunks::<8>().0.iter();
-        out.extend(entries.map(|bytes| u64::from_le_bytes(*bytes)));
+        out.extend(numbers(&bytes));
         if last == cells.end {
             let (sums, list) = self.var_sizes()?;
             let before = sums.before(list, self.column.tile_num(), tile)?;

@@ -4,7 +4,7 @@ use super::geometry::Geometry;
 use super::info::Edition;
 use super::tile_file::{FETCHED_WHOLE, TileFile};
 use super::tile_list::{TileList, WINDOW, wrong_count};
-use crate::bytes::{Keep, Output};
+use crate::bytes::{Keep, Output, numbers};
 use crate::cursor::Cursor;
 use crate::engine::{Engine, Reopened};
 use crate::error::{Error, Result};
@@ -236,8 +236,7 @@ impl StoredList {
         }
         raw.clear();
         self.body.read(8 + range.start * 8..8 + range.end * 8, &mut raw)?;
-        let entries = raw.as_chunks::<8>().0.iter();
-        Ok(entries.map(|bytes| u64::from_le_bytes(*bytes)).collect())
+        Ok(numbers(&raw).collect())
     }
 }
 
