@@ -476,7 +476,7 @@ impl Axis {
             }};
         }
         macro_rules! float {
-            ($unsigned:ty, $float:ty) => {
+            ($unsigned:ty) => {
                 each!($unsigned, |v| {
                     const SIGN: $unsigned = 1 << (<$unsigned>::BITS - 1);
                     match v {
@@ -492,8 +492,8 @@ impl Axis {
             (Kind::Signed, 2) => each!(u16, |v| v ^ 1 << 15),
             (Kind::Signed, 4) => each!(u32, |v| v ^ 1 << 31),
             (Kind::Signed | Kind::Datetime | Kind::Time, 8) => each!(u64, |v| v ^ 1 << 63),
-            (Kind::Float, 4) => float!(u32, f32),
-            (Kind::Float, _) => float!(u64, f64),
+            (Kind::Float, 4) => float!(u32),
+            (Kind::Float, _) => float!(u64),
             // Texts and other bytes compare bytewise.
             (Kind::Text | Kind::Bytes, 2) => each!(u16, u16::swap_bytes),
             (Kind::Text | Kind::Bytes, 4) => each!(u32, u32::swap_bytes),

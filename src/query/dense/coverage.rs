@@ -178,18 +178,14 @@ impl Dense {
     /// The cells of `run` as boxes of the array's indexes. None of them overlap.
     pub(super) fn areas(&self, run: Range<u64>) -> Result<Vec<Area>> {
         let region = self.cells()?;
-        if run.is_empty() {
-            return Ok(Vec::new());
-        }
         let moved = boxes(&region.shape, run).into_iter().map(|area| {
             let ends = area.0.iter().zip(&region.ends).map(|((first, last), ends)| {
-                let origin = (*ends)?.0;
-                Some((first.checked_add(origin)?, last.checked_add(origin)?))
+                let (origin, _) = ends.expect("a view without a region has no cells");
+                (first + origin, last + origin)
             });
-            let ends = ends.collect::<Option<_>>().map(Area);
-            ends.ok_or_else(|| Error::internal("a view without a region has no cells"))
+            Area(ends.collect())
         });
-        moved.collect()
+        Ok(moved.collect())
     }
 
     /// The coordinates of a sparse layer.

@@ -1,7 +1,7 @@
 //! Finds the tiles that cells of a dense view are stored in.
 
 use super::Dense;
-use super::space::{Area, boxes};
+use super::space::Area;
 use super::stack::Slot;
 use crate::error::Result;
 use crate::format::enums::Layout as Order;
@@ -62,21 +62,13 @@ impl Dense {
         origins.collect()
     }
 
-    /// The smallest box around the cells of `run`, and whether it has no other cells. None if the region is
-    /// empty.
+    /// The smallest box around the cells of `run`, as the array's indexes, and whether it has no other cells.
+    /// None if the region is empty.
     fn area(&self, run: Range<u64>) -> Result<Option<(Area, bool)>> {
-        let region = self.cells()?;
-        let boxes = boxes(&region.shape, run);
-        let exact = boxes.len() == 1;
-        let around = boxes.into_iter().reduce(|all, next| all.around(&next));
-        let moved = around.and_then(|area| {
-            let ends = area.0.iter().zip(&region.ends).map(|((first, last), ends)| {
-                let origin = (*ends)?.0;
-                Some((first.checked_add(origin)?, last.checked_add(origin)?))
-            });
-            ends.collect::<Option<Vec<_>>>()
-        });
-        Ok(moved.map(|ends| (Area(ends), exact)))
+        let areas = self.areas(run)?;
+        let exact = areas.len() == 1;
+        let around = areas.into_iter().reduce(|all, next| all.around(&next));
+        Ok(around.map(|area| (area, exact)))
     }
 
     /// Whether a box consists of whole tiles.

@@ -7,7 +7,6 @@ use super::stack::Stack;
 use crate::bytes::{Bytes, Keep, Output};
 use crate::error::{Error, Result};
 use crate::fragment::column::{Column, Content, OpenColumn};
-use crate::fragment::field::Role;
 use crate::fragment::info::FragmentInfo;
 use crate::runtime::cache::CacheKey;
 use std::sync::Arc;
@@ -26,10 +25,8 @@ impl Points {
     /// cache has these.
     pub(super) fn open(stack: &Stack, info: &Arc<FragmentInfo>) -> Result<Points> {
         let dimension = |index: usize| {
-            let mut fields = info.fields.iter();
-            let field = fields
-                .find(|field| [Role::Dimension(index), Role::ZippedDimension(index)].contains(&field.role));
-            let field = field
+            let field = info
+                .dimension(index)
                 .ok_or_else(|| info.place(Error::corrupt("the sparse fragment has no coordinates").at(0)))?;
             Column::new(info.clone(), field.clone()).open(Content::Data, None)
         };
@@ -86,7 +83,7 @@ impl Points {
                 let bytes = first * size..end * size;
                 let mut out = Output::keeping(keep);
                 column.read(bytes, &mut out)?;
-                let coordinates = out.chunks_exact(axis.size().max(1));
+                let coordinates = out.chunks_exact(axis.size());
                 coordinates.map(|coordinate| axis.index(coordinate)).collect()
             });
             each(first, &indexes.collect::<Result<Vec<_>>>()?)?;
@@ -106,7 +103,7 @@ impl Points {
         keep: Option<Keep>,
         each: &mut dyn FnMut(Vec<(u64, u64)>) -> Result<()>,
     ) -> Result<()> {
-        for (tile, bounds) in self.boxes.chunks_exact(self.columns.len().max(1)).enumerate() {
+        for (tile, bounds) in self.boxes.chunks_exact(self.columns.len()).enumerate() {
             let bounds = Area(bounds.to_vec());
             if !bounds.touches(wanted) {
                 continue;
@@ -114,7 +111,7 @@ impl Points {
             self.pieces(space, tile as u64, keep, |first, indexes| {
                 let mut found = Vec::new();
                 let mut place = vec![0; indexes.len()];
-                for cell in 0..indexes.first().map_or(0, Vec::len) {
+                for cell in 0..indexes[0].len() {
                     for (index, along) in place.iter_mut().zip(indexes) {
                         *index = along[cell];
                     }
