@@ -75,7 +75,7 @@ impl Repeated {
     /// The last cell that begins at byte `position` or before, which must be before the end of the last one.
     fn cell_at(&self, position: u64) -> Result<u64> {
         if let Some(size) = self.labels.cell_size() {
-            return Ok(position / size.max(1));
+            return Ok(position / size);
         }
         let (mut low, mut high) = (0, self.count);
         while high - low > 1 {
@@ -135,13 +135,12 @@ impl Repeated {
         }
     }
 
-    /// Appends fixed-size labels.
-    fn fixed(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    /// Appends fixed-size labels, of `size` bytes each.
+    fn fixed(&self, size: usize, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let mut values = Vec::new();
         for labels in self.labels_of(&cells) {
             values.extend_from_slice(&self.labels.values(labels)?);
         }
-        let size = self.labels.cell_size().unwrap_or(1) as usize;
         self.each_run(cells, |place, count| {
             let label = &values[place * size..(place + 1) * size];
             (0..count).for_each(|_| out.extend_from_slice(label));
@@ -252,7 +251,7 @@ impl Cells for Repeated {
                     let first_end = self.start(first + 1)?;
                     self.part_of_cell(first, range.start - start..first_end - start, out)?;
                     out.write(|out| match self.labels.cell_size() {
-                        Some(_) => self.fixed(first + 1..last, out),
+                        Some(size) => self.fixed(size as usize, first + 1..last, out),
                         None => self.var(first + 1..last, out),
                     })?;
                     self.part_of_cell(last, 0..range.end - end, out)?;

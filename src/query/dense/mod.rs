@@ -26,7 +26,6 @@ use crate::catalog::Array;
 use crate::catalog::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::range::{Range, Rect};
-use crate::format::scalar::Scalar;
 use crate::format::schema::Schema;
 use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
@@ -100,13 +99,9 @@ impl Dense {
 
     /// The cells of a slab: all with coordinates in one tile along the first dimension.
     pub(super) fn slab(&self) -> Result<u64> {
-        let first = self.schema.dimensions.first();
-        let extent = first.and_then(|d| Scalar::bits(d.datatype, d.tile_extent.as_ref()?));
-        let shape = self.shape()?;
-        let inner = shape.iter().skip(1);
-        Ok(inner.fold(extent.unwrap_or(1).max(1), |cells, length| {
-            cells.saturating_mul(*length)
-        }))
+        let extent = Space::new(&self.schema)?.axes[0].extent;
+        let inner = self.cells()?.shape.iter().skip(1);
+        Ok(inner.fold(extent, |cells, length| cells.saturating_mul(*length)))
     }
 
     fn cells(&self) -> Result<&Region> {
@@ -186,10 +181,15 @@ impl Dense {
         let Some(bounds) = self.stack()?.bounds() else {
             return Ok(None);
         };
-        let cropped = bounds.common(&space.domain());
-        match (cropped, &self.schema.current_domain) {
-            (Some(cropped), Some(current)) => Ok(cropped.common(&space.area(current)?)),
-            (cropped, _) => Ok(cropped),
+        Ok(self.allowed(space)?.and_then(|allowed| bounds.common(&allowed)))
+    }
+
+    /// The domain, cropped to the current domain.
+    fn allowed(&self, space: &Space) -> Result<Option<Area>> {
+        let domain = space.domain();
+        match &self.schema.current_domain {
+            Some(current) => Ok(domain.common(&space.area(current)?)),
+            None => Ok(Some(domain)),
         }
     }
 
@@ -216,11 +216,6 @@ impl Dense {
             return self.shape();
         }
         let space = Space::new(&self.schema)?;
-        let mut within = Some(space.domain());
-        if let Some(current) = &self.schema.current_domain {
-            let current = space.area(current)?;
-            within = within.and_then(|domain| domain.common(&current));
-        }
         let touches = |within: &Area| {
             self.snapshot.fragment_list().iter().rev().any(|fragment| {
                 let outline = fragment.outline().ok();
@@ -230,7 +225,7 @@ impl Dense {
                     .is_some_and(|area| area.touches(within))
             })
         };
-        match within.filter(touches) {
+        match self.allowed(&space)?.filter(touches) {
             Some(within) => {
                 let lengths = within.0.iter();
                 Ok(lengths
@@ -314,11 +309,9 @@ impl Dense {
         match self.schema.field(field).ok_or_else(missing)?.role {
             Role::Dimension(i) => {
                 let space = Space::new(&self.schema)?;
-                let axis = *space.axes.get(i).ok_or_else(missing)?;
-                let ends = region.ends[i];
                 Ok(Arc::new(AxisCells {
-                    axis,
-                    first: ends.map_or(0, |(first, _)| first),
+                    axis: space.axes[i],
+                    first: region.ends[i].map_or(0, |(first, _)| first),
                     count: region.shape[i],
                 }))
             }
