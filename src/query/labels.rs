@@ -59,13 +59,10 @@ pub(crate) fn labelled(of: &Selection, label: &DimensionLabel, wanted: &DimRange
     if start >= end {
         return Err(Error::not_found("there are no labels in it"));
     }
-    let at = |index, bound: &Option<Vec<u8>>| match bound {
-        None => Ok(None),
-        Some(_) => coordinate(&range.lo, index).map(Some),
-    };
+    let at = |index, bound: &Option<Vec<u8>>| bound.as_ref().map(|_| coordinate(&range.lo, index));
     Ok(DimRange {
-        lo: at(start, first)?,
-        hi: at(end - 1, last)?,
+        lo: at(start, first),
+        hi: at(end - 1, last),
     })
 }
 
@@ -83,11 +80,9 @@ fn whole(array: &Array, when: &When, label: &DimensionLabel) -> Result<Selection
 /// The field of the labels in `view`, of the array of `label`. `Corrupt` if that array is not as `schema`
 /// says.
 fn field(view: &View, schema: &Schema, label: &DimensionLabel) -> Result<usize> {
-    let dimension = schema.dimensions.get(label.dimension_index as usize);
-    let fits = match (view.schema().dimensions.as_slice(), dimension) {
-        ([own], Some(dimension)) => {
-            view.is_dense() && (own.datatype, &own.domain) == (dimension.datatype, &dimension.domain)
-        }
+    let dimension = &schema.dimensions[label.dimension_index as usize];
+    let fits = match view.schema().dimensions.as_slice() {
+        [own] => view.is_dense() && (own.datatype, &own.domain) == (dimension.datatype, &dimension.domain),
         _ => false,
     };
     let mut fields = view.fields().iter();
@@ -113,9 +108,7 @@ pub(crate) struct AxisLabel {
 impl AxisLabel {
     /// The labels of an array. Reads only file names and schemas.
     pub(super) fn all(array: &Array, when: &When, schema: &Schema) -> Arc<[AxisLabel]> {
-        let axes = schema.dimensions.len();
         let labels = schema.dimension_labels.iter();
-        let labels = labels.filter(|label| (label.dimension_index as usize) < axes);
         let labels = labels.map(|label| AxisLabel {
             label: label.clone(),
             whole: whole(array, when, label),

@@ -140,7 +140,7 @@ impl View {
             ranges.push(DimRange {
                 lo: Some(range.lo.clone()),
                 // A side without cells ends before it begins.
-                hi: Some(coordinate(&range.lo, count.wrapping_sub(1))?),
+                hi: Some(coordinate(&range.lo, count.wrapping_sub(1))),
             });
             left = left.div_ceil(length.max(1));
         }
@@ -414,15 +414,12 @@ impl View {
 }
 
 /// The coordinate of a dense dimension that is `offset` above another one, both little-endian.
-fn coordinate(from: &[u8], offset: u64) -> Result<Vec<u8>> {
+fn coordinate(from: &[u8], offset: u64) -> Vec<u8> {
     let mut bytes = [0; 8];
-    let whole = bytes.get_mut(..from.len());
-    whole
-        .ok_or_else(|| Error::internal("a dense coordinate is too long"))?
-        .copy_from_slice(from);
+    bytes[..from.len()].copy_from_slice(from);
     // Two's complement: right for signed coordinates, too.
     let sum = u64::from_le_bytes(bytes).wrapping_add(offset).to_le_bytes();
-    Ok(sum.into_iter().take(from.len()).collect())
+    sum[..from.len()].to_vec()
 }
 
 /// Some tiles of a fragment.

@@ -366,8 +366,8 @@ impl Column {
             return Ok(Vec::new());
         }
         let shape = self.view.shape()?;
-        let inner = shape[self.field + 1..].iter().product::<u64>().max(1);
-        let length = cells.count().max(1);
+        let inner = shape[self.field + 1..].iter().product::<u64>();
+        let length = cells.count();
         let wanted = rows.end - rows.start;
         let mut out = Vec::with_capacity((wanted * size) as usize);
         // A short axis is read once; a long one only up to the last coordinate wanted.

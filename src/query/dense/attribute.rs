@@ -115,11 +115,7 @@ impl DenseRuns {
         let length = (cells.end - cells.start).max(1);
         let turn = ((cells.start / length) as u32).reverse_bits();
         for part in boxes(&self.shape, cells.clone()) {
-            let ends = part.0.iter().zip(&self.origin);
-            let part = Area(
-                ends.map(|((first, last), origin)| (first + origin, last + origin))
-                    .collect(),
-            );
+            let part = part.moved(self.origin.iter().copied());
             if !self.stack.overlay.touches(&part) {
                 each(None, &target.plan(&part))?;
                 continue;
@@ -163,11 +159,10 @@ impl DenseRuns {
         if let Some(source) = sources().get(&(layer, content)) {
             return Ok(source.clone());
         }
-        let missing = || Error::internal("there is no such layer");
         let info = self.stack.open(layer)?;
-        let index = match self.slots.get(layer) {
-            Some(Slot::Same(index)) => *index,
-            Some(Slot::Other(_, what)) => {
+        let index = match self.slots[layer] {
+            Slot::Same(index) => index,
+            Slot::Other(_, what) => {
                 return Err(info.place(
                     Error::corrupt(format!(
                         "the fragment's attribute `{}` has {what} than in the view's schema",
@@ -176,7 +171,7 @@ impl DenseRuns {
                     .at(0),
                 ));
             }
-            _ => return Err(missing()),
+            Slot::Nothing => unreachable!("no cells come from a layer without the attribute"),
         };
         let source = Arc::new(self.open(layer, &info, index, content)?);
         sources().put((layer, content), source.clone());

@@ -178,14 +178,10 @@ impl Dense {
     /// The cells of `run` as boxes of the array's indexes. None of them overlap.
     pub(super) fn areas(&self, run: Range<u64>) -> Result<Vec<Area>> {
         let region = self.cells()?;
-        let moved = boxes(&region.shape, run).into_iter().map(|area| {
-            let ends = area.0.iter().zip(&region.ends).map(|((first, last), ends)| {
-                let (origin, _) = ends.expect("a view without a region has no cells");
-                (first + origin, last + origin)
-            });
-            Area(ends.collect())
-        });
-        Ok(moved.collect())
+        let origin = region.ends.iter();
+        let origin = origin.map(|ends| ends.expect("a view without a region has no cells").0);
+        let boxes = boxes(&region.shape, run).into_iter();
+        Ok(boxes.map(|area| area.moved(origin.clone())).collect())
     }
 
     /// The coordinates of a sparse layer.

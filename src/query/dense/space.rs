@@ -194,6 +194,12 @@ impl Area {
         ends.all(|(ends, index)| ends.0 <= *index && *index <= ends.1)
     }
 
+    /// The same box, farther from the lower end of each dimension by so many cells.
+    pub(super) fn moved(&self, by: impl Iterator<Item = u64>) -> Area {
+        let ends = self.0.iter().zip(by);
+        Area(ends.map(|((first, last), by)| (first + by, last + by)).collect())
+    }
+
     /// The smallest box that contains both.
     pub(super) fn around(&self, other: &Area) -> Area {
         let ends = self.0.iter().zip(&other.0);
