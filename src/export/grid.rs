@@ -642,15 +642,13 @@ fn labels(
             continue;
         };
         let along = view.along(index)?.map_err(Error::not_found)?;
-        let shown = along.shown()?;
+        let shown = along.shown();
         let name = made_up(&naming.name(names::encode(&label.name)), "", taken);
         let kind = VariableKind::Label(label.dimension_index as usize);
         let mut variable = Variable::new(name, kind, index, datatype);
         variable.unit = Unit::of(label.datatype);
         variable.attributes = units(label.datatype);
-        let mut fill = shown.fill_value.clone();
-        convert(variable.unit, datatype, &mut fill);
-        variable.fill = null(shown, fill);
+        variable.fill = shown_fill(shown, variable.unit, datatype);
         variable.fill_value = fill_value(shown, along.view.is_covered()?);
         variable.nullable = shown.nullable;
         out.push(variable);

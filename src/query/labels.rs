@@ -28,8 +28,7 @@ pub(crate) fn labelled(of: &Selection, label: &DimensionLabel, wanted: &DimRange
         DataOrder::Unordered => return Err(Error::not_found("the labels have no order")),
     };
     let own = of.labels.iter().find(|own| own.label.name == label.name);
-    let own = own.ok_or_else(|| Error::internal("there is no such label"))?;
-    let view = own.view()?;
+    let view = own.expect("a label of the schema").view()?;
     let labels = Labels::new(&view, &of.schema, label)?;
     let region = view.region()?.filter(|_| labels.cells.count() > 0);
     let none = || Error::not_found(UNWRITTEN);
@@ -144,8 +143,8 @@ pub(crate) struct Along {
 
 impl Along {
     /// The field of the labels.
-    pub(crate) fn shown(&self) -> Result<&Field> {
-        Ok(&self.view.fields()[self.field])
+    pub(crate) fn shown(&self) -> &Field {
+        &self.view.fields()[self.field]
     }
 
     /// The labels, one per coordinate.
@@ -198,8 +197,7 @@ impl View {
     }
 
     fn find_along(&self, index: usize) -> Result<Along> {
-        let missing = || Error::internal("there is no such label");
-        let own = self.of.labels.get(index).ok_or_else(missing)?;
+        let own = &self.of.labels[index];
         let (label, whole) = (&own.label, own.view()?);
         let field = field(&whole, &self.of.schema, label)?;
         if whole.shape_at_most()?.contains(&0) {
@@ -210,7 +208,7 @@ impl View {
         }
         let empty = || Error::not_found("there are no cells");
         let region = self.region()?.ok_or_else(empty)?;
-        let axis = region.get(label.dimension_index as usize).ok_or_else(missing)?;
+        let axis = &region[label.dimension_index as usize];
         let subarray = Some(vec![DimRange {
             lo: Some(axis.lo.clone()),
             hi: Some(axis.hi.clone()),

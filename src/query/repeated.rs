@@ -26,16 +26,10 @@ pub(crate) struct Repeated {
 impl View {
     /// Label `index`, which is `along` an axis of this view, for each cell.
     pub(crate) fn repeat(&self, index: usize, along: Along) -> Result<Repeated> {
-        let missing = || Error::internal("there is no such label");
-        let axis = self
-            .labels()
-            .get(index)
-            .ok_or_else(missing)?
-            .label
-            .dimension_index as usize;
+        let axis = self.labels()[index].label.dimension_index as usize;
         let shape = self.shape()?;
         let labels = along.open()?;
-        if shape.get(axis) != Some(&labels.count()) {
+        if shape[axis] != labels.count() {
             return Err(Error::internal("an axis does not have one label per coordinate"));
         }
         let inner = shape.iter().skip(axis + 1);
@@ -90,7 +84,7 @@ impl Repeated {
 
     /// Whether some labels may be null or unwritten.
     pub(crate) fn may_be_null(&self) -> Result<bool> {
-        Ok(self.along.shown()?.nullable || !self.along.view.is_covered()?)
+        Ok(self.along.shown().nullable || !self.along.view.is_covered()?)
     }
 
     /// For each of `cells`, 0 if its label is null or was not written, and 1 if it is there.
@@ -188,7 +182,7 @@ impl Repeated {
     }
 
     fn append_validity(&self, cells: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let nullable = self.along.shown()?.nullable;
+        let nullable = self.along.shown().nullable;
         let mut valid = Vec::new();
         for labels in self.labels_of(&cells) {
             let written = self.along.view.written(labels.clone())?;

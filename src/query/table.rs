@@ -162,7 +162,7 @@ fn label_column(view: &Arc<View>, whole: &View, index: usize, name: Vec<u8>) -> 
         return Ok(None);
     }
     let along = view.along(index)?.map_err(Error::not_found)?;
-    let stored = along.shown()?.clone();
+    let stored = along.shown().clone();
     let repeated = view.repeat(index, along)?;
     Ok(Some(Column {
         view: view.clone(),
