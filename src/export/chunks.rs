@@ -252,8 +252,7 @@ impl GridChunk {
         }
         // Nothing is read where all is padding.
         let first = all.as_ref().map_or(0, |all| all.start);
-        let mut found = Output::new();
-        found.keep = out.keep;
+        let mut found = Output::keeping(out.keep);
         if let Some(all) = &all {
             self.cells.read(Content::Data, all.clone(), &mut found)?;
         }

@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, FragmentCells};
 use crate::bytes::{self, Output};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use std::ops::Range;
 
 /// Consecutive cells of one field.
@@ -56,7 +56,7 @@ pub(crate) struct Values {
     count: usize,
 }
 
-/// The first of `range` whose values take at most `bytes` bytes together in each of `fields`, but at least
+/// The first cells of `range`, which is not empty, whose values take at most `bytes` bytes together in each of `fields`, but at least
 /// one. `LimitExceeded` if that one takes much more memory than the cache has.
 pub(crate) fn fitting<'f>(
     fields: impl Iterator<Item = &'f FragmentCells>,
@@ -70,11 +70,8 @@ pub(crate) fn fitting<'f>(
             Some(size) => (size, bytes / size),
             None => {
                 let starts = (cells as &dyn Cells).starts(range.start..end)?;
-                let [first, second, ..] = starts[..] else {
-                    return Err(Error::internal("cells without a start"));
-                };
-                let fit = starts.partition_point(|start| start - first <= bytes) as u64;
-                (second - first, fit - 1)
+                let fit = starts.partition_point(|start| start - starts[0] <= bytes) as u64;
+                (starts[1] - starts[0], fit - 1)
             }
         };
         if fit == 0 {

@@ -71,9 +71,7 @@ impl dyn Cells + '_ {
 
     /// The start of one var-sized cell in the bytes of values; of the cell behind the last, their end.
     pub(crate) fn start(&self, cell: u64) -> Result<u64> {
-        let starts = self.starts(cell..cell)?;
-        let start = starts.first().copied();
-        start.ok_or_else(|| Error::internal(format!("cell {cell} has no start")))
+        Ok(self.starts(cell..cell)?[0])
     }
 
     /// The values of var-sized cells, concatenated, after the start of each and the end of the last in them.
@@ -84,18 +82,14 @@ impl dyn Cells + '_ {
     pub fn var_values(&self, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
         let mut starts = self.starts(cells)?;
         let values = Output::of(|out| self.between(&starts, out))?;
-        if let Some(&first) = starts.first() {
-            starts.iter_mut().for_each(|start| *start -= first);
-        }
+        let first = starts[0];
+        starts.iter_mut().for_each(|start| *start -= first);
         Ok((starts, values.into()))
     }
 
     /// Appends the values of var-sized cells to `out`, given what [`starts`](Self::starts) returned for them.
     pub(crate) fn between(&self, starts: &[u64], out: &mut Output) -> Result<()> {
-        let (Some(&first), Some(&end)) = (starts.first(), starts.last()) else {
-            return Err(Error::internal("cells without a start"));
-        };
-        self.append_bytes(Content::Data, first..end, out)
+        self.append_bytes(Content::Data, starts[0]..starts[starts.len() - 1], out)
     }
 
     /// Appends entries of `content` to `out`: fixed-size values, offsets, or validity bytes. An error if
@@ -133,7 +127,6 @@ fn bytes_of(entries: &Range<u64>, size: u64) -> Result<Range<u64>> {
 /// open unless [`FragmentCells::holding`] says otherwise.
 pub struct FragmentCells {
     column: Column,
-    count: u64,
     stays: Option<Content>,
     open: [OnceLock<Box<OpenColumn>>; 3],
 }
@@ -142,7 +135,6 @@ impl FragmentCells {
     /// The cells of `field`, one of `info.fields`.
     pub fn new(info: Arc<FragmentInfo>, field: StoredField) -> Self {
         FragmentCells {
-            count: info.geometry.cell_num,
             column: Column::new(info, field),
             stays: None,
             open: Default::default(),
@@ -206,7 +198,7 @@ impl FragmentCells {
 
 impl Cells for FragmentCells {
     fn count(&self) -> u64 {
-        self.count
+        self.column.info().geometry.cell_num
     }
 
     fn cell_size(&self) -> Option<u64> {

@@ -60,39 +60,34 @@ impl StoredField {
                 nullable: attribute.nullable,
                 slot: slots.attribute(i),
             });
-        const OTHERS: usize = 4;
-        let mut fields = Vec::with_capacity(attributes.len() + schema.dimensions.len() + OTHERS);
-        fields.extend(attributes);
+        let mut fields: Vec<StoredField> = attributes.collect();
         if dense {
             return fields;
         }
-        let dimensions = || {
-            schema
-                .dimensions
-                .iter()
-                .enumerate()
-                .map(|(i, dimension)| StoredField {
-                    name: dimension.name.clone(),
-                    role: slots
-                        .dimension(i)
-                        .map_or(Role::ZippedDimension(i), |_| Role::Dimension(i)),
-                    datatype: dimension.datatype,
-                    cell_val_num: dimension.cell_val_num,
-                    nullable: false,
-                    slot: slots.dimension(i).unwrap_or(slots.coords()),
-                })
-        };
         if slots.version < 5 {
             fields.push(StoredField {
                 name: b"__coords".to_vec(),
                 role: Role::Coordinates,
-                datatype: schema.dimensions.first().map_or(Datatype::Int32, |d| d.datatype),
-                cell_val_num: CellValNum::Fixed(u32::try_from(schema.dimensions.len()).unwrap_or(1).max(1)),
+                datatype: schema.dimensions[0].datatype,
+                cell_val_num: CellValNum::Fixed(schema.dimensions.len() as u32),
                 nullable: false,
                 slot: slots.coords(),
             });
         }
-        fields.extend(dimensions());
+        fields.extend(schema.dimensions.iter().enumerate().map(|(i, dimension)| {
+            let (role, slot) = match slots.dimension(i) {
+                Some(slot) => (Role::Dimension(i), slot),
+                None => (Role::ZippedDimension(i), slots.coords()),
+            };
+            StoredField {
+                name: dimension.name.clone(),
+                role,
+                datatype: dimension.datatype,
+                cell_val_num: dimension.cell_val_num,
+                nullable: false,
+                slot,
+            }
+        }));
         let internal = [
             (Role::Timestamps, slots.timestamps(), "__timestamps"),
             (
@@ -189,15 +184,15 @@ impl StoredField {
         }
     }
 
-    /// The type that the first filter of fixed-size values saw. In schemas below version 5 the coordinates' pipeline
-    /// is one of coordinates, and libraries that give filters their types from the schema ([`TileCodec`]) filter
-    /// timestamps as such; older ones gave the type of the tile.
+    /// The type that the first filter of fixed-size values saw. In schemas below version 5 the coordinates'
+    /// pipeline is one of coordinates, and libraries that give filters their types from the schema
+    /// ([`TileCodec`]) filter timestamps as such; older ones gave the type of the tile.
     fn first_type(&self, schema: &Schema, writer: &Writer) -> Datatype {
-        match (self.role, schema.dimensions.first()) {
-            (Role::Timestamps | Role::DeleteTimestamps | Role::DeleteConditionIndex, Some(dimension))
+        match self.role {
+            Role::Timestamps | Role::DeleteTimestamps | Role::DeleteConditionIndex
                 if schema.version < 5 && writer.library_version >= TYPED_FILTERS =>
             {
-                dimension.datatype
+                schema.dimensions[0].datatype
             }
             _ => self.datatype,
         }

@@ -219,8 +219,7 @@ fn read_zipped(
     let tuple = cell_size * zipped.dimensions;
     let first = range.start / cell_size;
     let last = range.end.div_ceil(cell_size);
-    let mut tuples = Output::new();
-    tuples.keep = out.keep;
+    let mut tuples = Output::keeping(out.keep);
     part.read(tile, size, first * tuple..last * tuple, &mut tuples)?;
     let skip = (range.start - first * cell_size) as usize;
     let from = (zipped.dimension * cell_size) as usize;

@@ -150,32 +150,18 @@ impl FragmentInfo {
     pub(super) fn memory(&self) -> u64 {
         const BASE_MEMORY: u64 = 1024;
         const SLOT_MEMORY: u64 = 256;
-        let lists = match &self.footer.inline {
-            Some(inline) => {
-                let lists = [
-                    &inline.tile_offsets,
-                    &inline.tile_var_offsets,
-                    &inline.tile_var_sizes,
-                ];
-                let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
-                // Each tile has a bounding box with two ends per dimension.
-                let tile = self
-                    .schema
-                    .dimensions
-                    .len()
-                    .saturating_mul(4 * SLOT_MEMORY as usize / 8);
-                let tiles = usize::try_from(self.geometry.tile_num).unwrap_or(usize::MAX);
-                entries.saturating_mul(8).saturating_add(match self.dense {
-                    true => 0,
-                    false => tiles.saturating_mul(tile),
-                })
-            }
-            None => 0,
-        };
         let slots = self.var_sums.len().max(self.fields.len()) as u64;
-        BASE_MEMORY
-            .saturating_add(slots.saturating_mul(SLOT_MEMORY))
-            .saturating_add(lists as u64)
+        let mut memory = BASE_MEMORY + slots * SLOT_MEMORY;
+        if let Some(inline) = &self.footer.inline {
+            let lists = [
+                &inline.tile_offsets,
+                &inline.tile_var_offsets,
+                &inline.tile_var_sizes,
+            ];
+            let entries: usize = lists.into_iter().flatten().map(Vec::len).sum();
+            memory += 8 * entries as u64 + inline.mbrs.body.len() as u64;
+        }
+        memory
     }
 
     /// Format version of the metadata.
@@ -186,11 +172,6 @@ impl FragmentInfo {
     /// Bounding box of the cells.
     pub fn non_empty_domain(&self) -> Option<&Rect> {
         self.footer.non_empty_domain.as_ref()
-    }
-
-    /// The size of the files of all fields together, in bytes; None beyond 2^64.
-    pub fn files_size(&self) -> Option<u64> {
-        self.footer.files_size()
     }
 
     /// The indexes of the fields that it stores.
@@ -256,13 +237,10 @@ impl FragmentInfo {
     /// The path of one of a field's files, relative to the source. `Corrupt` if the name is no plain file
     /// name.
     pub fn file_path(&self, field: &StoredField, part: Part) -> Result<PathBuf> {
-        let base = field.file_base();
         let internal = !matches!(field.role, Role::Attribute(_) | Role::Dimension(_));
-        let index_name = field.index_name();
-        let base: &[u8] = if internal { index_name.as_bytes() } else { &base };
         // Version 8 encodes names of fields, but not those of internal files.
         let version = if internal { 9 } else { self.name.name_version };
-        let name = field_file(version, base, &index_name, part);
+        let name = field_file(version, &field.file_base(), &field.index_name(), part);
         let plain =
             !name.is_empty() && !name.contains(&b'/') && !name.contains(&0) && name != b".." && name != b".";
         if !plain {

@@ -87,21 +87,31 @@ pub struct Outline {
 }
 
 impl Outline {
+    /// The outline of a fragment with this footer in a metadata file of `size` bytes.
+    fn new(
+        footer: &Footer,
+        geometry: &Geometry,
+        schema: Arc<Schema>,
+        schema_name: String,
+        size: u64,
+    ) -> Outline {
+        Outline {
+            domain: footer.non_empty_domain.clone(),
+            dense: footer.dense,
+            cells: geometry.cell_num,
+            timed: footer.slots.are_timed(),
+            tiles: geometry.tile_num,
+            size: footer.files_size().and_then(|files| files.checked_add(size)),
+            version: footer.version,
+            schema,
+            schema_name,
+        }
+    }
+
     /// The outline of a fragment whose metadata is in memory.
     fn of_info(info: &FragmentInfo) -> Outline {
-        Outline {
-            domain: info.non_empty_domain().cloned(),
-            dense: info.dense,
-            cells: info.geometry.cell_num,
-            timed: info.slots.are_timed(),
-            tiles: info.geometry.tile_num,
-            size: info
-                .files_size()
-                .and_then(|size| size.checked_add(info.metadata_size)),
-            version: info.version(),
-            schema: info.schema.clone(),
-            schema_name: info.schema_name.clone(),
-        }
+        let (schema, name) = (info.schema.clone(), info.schema_name.clone());
+        Outline::new(&info.footer, &info.geometry, schema, name, info.metadata_size)
     }
 }
 
@@ -125,8 +135,7 @@ pub struct Fragment {
 impl Fragment {
     /// The name of its directory.
     pub(crate) fn directory_name(&self) -> String {
-        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
-        name.to_string_lossy().into_owned()
+        String::from_utf8_lossy(file_name(&self.path)).into_owned()
     }
 
     /// The fragment directory at `path`. Reads nothing.
@@ -278,23 +287,13 @@ impl Fragment {
         size: u64,
     ) -> Result<Outline> {
         let geometry = geometry_of(&schema, &footer, position)?;
-        Ok(Outline {
-            dense: footer.dense,
-            cells: geometry.cell_num,
-            timed: footer.slots.are_timed(),
-            tiles: geometry.tile_num,
-            size: footer.files_size().and_then(|files| files.checked_add(size)),
-            version: footer.version,
-            domain: footer.non_empty_domain,
-            schema,
-            schema_name,
-        })
+        Ok(Outline::new(&footer, &geometry, schema, schema_name, size))
     }
 
     /// Whether the outline is known without reading the fragment's own metadata file.
     pub(crate) fn has_outline(&self) -> bool {
-        let name = std::str::from_utf8(file_name(&self.path)).unwrap_or_default();
-        self.known_outline().is_some() || self.is_open() || self.repeated_footers.has(name)
+        let known = self.known_outline().is_some() || self.is_open();
+        known || self.repeated_footers.has(file_name(&self.path))
     }
 
     /// Whether the metadata is in memory.
@@ -306,8 +305,7 @@ impl Fragment {
     fn repeated_outline(&self) -> Option<Outline> {
         // libtiledb does not repeat footers of older versions faithfully.
         const FIRST_VERSION: u32 = 5;
-        let name = std::str::from_utf8(file_name(&self.path)).ok()?;
-        let footer = self.repeated_footers.get(name);
+        let footer = self.repeated_footers.get(file_name(&self.path));
         let bytes = footer.filter(|_| self.name.name_version >= FIRST_VERSION)?;
         let file = self.engine.storage.metadata(&self.metadata_path()).ok()?;
         let size = bytes.len() as u64;

@@ -14,7 +14,7 @@ use crate::runtime::lock;
 use crate::runtime::single_flight::SingleFlight;
 use std::collections::HashMap;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// The last component of a fragment's name, which older files store as an absolute URI.
@@ -70,9 +70,9 @@ impl RepeatedFooters {
 
     /// The footer of the fragment `name`; None if there is none, if its version does not repeat it
     /// faithfully, or if it cannot be read.
-    pub fn get(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn get(&self, name: &[u8]) -> Option<Vec<u8>> {
         let index = self.index()?;
-        let (body, range) = index.footers.get(name.as_bytes())?;
+        let (body, range) = index.footers.get(name)?;
         let mut footer = Vec::new();
         let read = index.bodies[*body].read(range.clone(), &mut footer);
         read.map_err(|e| log::warn!("{e}")).ok()?;
@@ -80,9 +80,8 @@ impl RepeatedFooters {
     }
 
     /// Whether there is a footer of the fragment `name`.
-    pub fn has(&self, name: &str) -> bool {
-        self.index()
-            .is_some_and(|index| index.footers.contains_key(name.as_bytes()))
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.index().is_some_and(|index| index.footers.contains_key(name))
     }
 
     fn index(&self) -> Option<Arc<Index>> {
@@ -118,7 +117,7 @@ impl RepeatedFooters {
         Ok(index)
     }
 
-    fn read(&self, path: &std::path::Path, index: &mut Index) -> Result<()> {
+    fn read(&self, path: &Path, index: &mut Index) -> Result<()> {
         let body = GenericFile::open(&self.engine, path, self.key.as_ref(), true)?;
         let place = |e: Error| e.in_file(self.engine.storage.display(path));
         let footers = parse_consolidated_metadata(&body).map_err(place)?;
