@@ -165,14 +165,6 @@ pub fn read_text(engine: &Engine, path: &Path) -> Result<Vec<u8>> {
     blob.read(0, blob.len())
 }
 
-/// A file's name without its extension.
-fn stem(name: &[u8]) -> &[u8] {
-    name.iter()
-        .rposition(|&b| b == b'.')
-        .and_then(|dot| name.get(..dot))
-        .unwrap_or(name)
-}
-
 pub(super) fn commit_files(array: &Path, root: &[DirEntry], commits: &[DirEntry]) -> Vec<CommitFile> {
     let directory: Arc<Path> = array.join("__commits").into();
     let root_directory: Arc<Path> = array.into();
@@ -213,7 +205,7 @@ pub(super) fn vacuum(engine: &Engine, path: &Path, name: &str) -> Result<Option<
     };
     let bytes = read_text(engine, path).map_err(|e| engine.incomplete(path, e))?;
     Ok(Some(Vacuum {
-        stem: String::from_utf8_lossy(stem(name.as_bytes())).into_owned(),
+        stem: name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned(),
         parsed,
         replaced: parse_lines(&bytes)
             .map(|line| last_component(&normalise_path(line)).to_vec())

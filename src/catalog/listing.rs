@@ -6,11 +6,10 @@
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/array_file_hierarchy.md>
 
 use super::commits::{
-    CommitFile, Committed, MissingFragment, Replaced, Vacuum, commit_files, expected_until, read_text,
-    vacuum, vacuums,
+    CommitFile, Committed, DeleteFile, MissingFragment, NotVisible, Replaced, Vacuum, commit_files,
+    expected_until, read_text, vacuum, vacuums,
 };
-use super::commits::{DeleteFile, NotVisible};
-use super::source::misplaced;
+use super::source::{GROUP_DIRECTORY, misplaced};
 use super::time::TimeRange;
 use crate::calendar::now;
 use crate::engine::Engine;
@@ -83,15 +82,11 @@ pub struct MetadataFile {
 pub struct MetadataFiles {
     /// The files, oldest first.
     pub files: Vec<MetadataFile>,
-    vacuums: Vec<Vacuum>,
+    /// The vacuum files in the directory.
+    pub(super) vacuums: Vec<Vacuum>,
 }
 
 impl MetadataFiles {
-    /// The vacuum files in the directory.
-    pub(super) fn vacuums(&self) -> impl Iterator<Item = &Vacuum> {
-        self.vacuums.iter()
-    }
-
     /// The files in force in a range of time, oldest first: those in the range that no vacuum file in the
     /// range lists.
     pub fn at(&self, times: TimeRange) -> impl Iterator<Item = &MetadataFile> {
@@ -187,11 +182,6 @@ fn only_known(engine: &Engine, path: &Path, entries: Vec<DirEntry>) -> Result<Ve
     }
 }
 
-/// The name if it is UTF-8, as all that TileDB writes are.
-fn utf8(entry: &DirEntry) -> Option<&str> {
-    entry.name.to_str()
-}
-
 impl ArrayListing {
     /// Until when it can be used while the directories stay the same, in milliseconds since the Unix epoch:
     /// what was refused or missing may be readable a second later, and [`ArrayListing::mtime`] changes when the
@@ -278,8 +268,7 @@ impl ArrayListing {
         fragments.sort_by_key(|entry| entry.fragment.name.timestamps.0);
 
         let by_name = by_name(&fragments);
-        let name = |i: &usize| fragments.get(*i).map(|fragment| fragment.name.as_str());
-        let listed = |wanted: &str| by_name.binary_search_by(|i| name(i).cmp(&Some(wanted))).is_ok();
+        let listed = |name: &str| position(&fragments, &by_name, name).is_some();
         // A consolidation whose fragments have lost their commits has ended: `__fragments` was listed long
         // before `__commits`, by a server between, say. If its result need not be there, all its cells are
         // missing.
@@ -383,7 +372,7 @@ impl ArrayListing {
         let marked = |name: &str| name.strip_suffix(".wrt").map(str::to_owned);
         let mut names = Vec::new();
         for entry in list_or_empty(engine, &directory)? {
-            let Some(name) = utf8(&entry) else { continue };
+            let Some(name) = entry.name.to_str() else { continue };
             names.extend(marked(name));
             if name.ends_with(".con") {
                 let bytes = read_text(engine, &directory.join(name));
@@ -401,14 +390,12 @@ impl ArrayListing {
 
     /// The fragment with the directory name `name`.
     pub fn fragment(&self, name: &str) -> Option<&FragmentEntry> {
-        self.fragments.get(self.position(name)?)
+        Some(&self.fragments[self.position(name)?])
     }
 
     /// The index of the fragment with the directory name `name`.
     pub(super) fn position(&self, name: &str) -> Option<usize> {
-        let named = |i: &usize| self.fragments.get(*i).map(|fragment| fragment.name.as_str());
-        let at = self.by_name.binary_search_by(|i| named(i).cmp(&Some(name)));
-        self.by_name.get(at.ok()?).copied()
+        position(&self.fragments, &self.by_name, name)
     }
 
     /// The start and end timestamps in the names of schemas, fragments, deletes and metadata, ascending, each
@@ -441,8 +428,14 @@ impl ArrayListing {
 /// The indexes of `fragments`, sorted by name.
 fn by_name(fragments: &[FragmentEntry]) -> Vec<usize> {
     let mut by_name: Vec<usize> = (0..fragments.len()).collect();
-    by_name.sort_by_key(|i| fragments.get(*i).map(|fragment| fragment.name.as_str()));
+    by_name.sort_by_key(|i| &*fragments[*i].name);
     by_name
+}
+
+/// The index of the fragment of this name, given the indexes of all, sorted by name.
+fn position(fragments: &[FragmentEntry], by_name: &[usize], name: &str) -> Option<usize> {
+    let at = by_name.binary_search_by(|i| (*fragments[*i].name).cmp(name));
+    Some(by_name[at.ok()?])
 }
 
 fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<SchemaFile>> {
@@ -459,7 +452,7 @@ fn schema_files(engine: &Engine, array: &Path, root: &[DirEntry]) -> Result<Vec<
         });
     }
     for entry in list_own(engine, &array.join(SCHEMA_DIRECTORY))? {
-        let Some(name) = utf8(&entry).filter(|name| *name != ENUMERATIONS) else {
+        let Some(name) = entry.name.to_str().filter(|name| *name != ENUMERATIONS) else {
             continue;
         };
         match whole_name(name) {
@@ -499,11 +492,13 @@ fn fragment_name<'a>(
         }
         return None;
     }
-    if !in_fragments && utf8(entry).is_some_and(|name| DIRECTORIES.contains(&name) || name == "__group") {
+    // All names that TileDB writes are UTF-8.
+    let name = entry.name.to_str();
+    if !in_fragments && name.is_some_and(|name| DIRECTORIES.contains(&name) || name == GROUP_DIRECTORY) {
         return None;
     }
     let path = || parent.join(&entry.name);
-    let name = utf8(entry).filter(|name| name.starts_with("__") && !name.contains('.'));
+    let name = name.filter(|name| name.starts_with("__") && !name.contains('.'));
     let Some(name) = name else {
         log::info!("{}: ignored: not a fragment", path().display());
         return None;
@@ -530,7 +525,7 @@ impl MetadataFiles {
     pub fn read(engine: &Engine, directory: &Path) -> Result<MetadataFiles> {
         let mut all = MetadataFiles::default();
         for entry in list_own(engine, directory)? {
-            let Some(name) = utf8(&entry) else { continue };
+            let Some(name) = entry.name.to_str() else { continue };
             let path = directory.join(name);
             if name.ends_with(".vac") {
                 match vacuum(engine, &path, name) {

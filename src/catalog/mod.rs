@@ -37,7 +37,7 @@ use crate::fragment::schemas::{SCHEMA_DIRECTORY, Schemas};
 use crate::runtime::single_flight::SingleFlight;
 use crate::runtime::{hash, lock};
 use crate::storage::{Blob, join};
-use listing::{ArrayListing, DIRECTORIES, SchemaFile};
+use listing::{ArrayListing, DIRECTORIES, ENUMERATIONS, SchemaFile};
 use lru::LruCache;
 use pin::Pins;
 use revalidated::Revalidated;
@@ -337,14 +337,14 @@ impl Array {
     /// later.
     fn read_enumeration<T>(&self, file: &[u8], read: impl Fn(&Path) -> Result<T>) -> Result<T> {
         let path = self.enumeration_path(file)?;
-        let directory = path.parent().unwrap_or(&path);
+        let directory = path.parent().expect("the directory of enumerations");
         let found = self.engine.read_in(directory, || read(&path));
         found.map_err(Error::missing_if_not_found)
     }
 
     /// The path of the enumeration in `file`, relative to the source.
     pub(crate) fn enumeration_path(&self, file: &[u8]) -> Result<PathBuf> {
-        let directory = self.path.join(SCHEMA_DIRECTORY).join("__enumerations");
+        let directory = self.path.join(SCHEMA_DIRECTORY).join(ENUMERATIONS);
         let name = std::str::from_utf8(file)
             .ok()
             .filter(|name| !name.is_empty() && !name.contains('/') && *name != "..")

@@ -217,8 +217,7 @@ impl Array {
             (own, rest) = rest.split_at(part.len());
             (part.path.clone(), part.snapshot(own, pin.time))
         });
-        let first = snapshots.next();
-        let (path, snapshot) = first.ok_or_else(|| Error::internal("a pinned state of no array"))?;
+        let (path, snapshot) = snapshots.next().expect("the array itself");
         let pinned = Arc::new(Pinned {
             pin,
             path,
@@ -323,7 +322,7 @@ fn newest(parts: &[Part], end: u64) -> u64 {
         if in_part.any(|name| name.timestamps.1 > end) {
             return end;
         }
-        let vacuums = listing.vacuums.iter().chain(listing.metadata.vacuums());
+        let vacuums = listing.vacuums.iter().chain(&listing.metadata.vacuums);
         let names = fragments
             .chain(vacuums.map(|vacuum| &vacuum.parsed))
             .chain(listing.deletes.iter().map(|file| &file.parsed))
@@ -383,17 +382,14 @@ impl Items {
         };
         let mut stamps = Vec::new();
         for part in parts {
-            all.add(
-                part,
-                parts.first().map_or(&part.path, |own| &own.path),
-                time,
-                &mut stamps,
-            );
+            all.add(part, &parts[0].path, time, &mut stamps);
         }
         // Later timestamps are as a rule consolidated later, and a consolidation of several at last.
         all.order = (0..stamps.len()).collect();
-        all.order
-            .sort_by_key(|i| stamps.get(*i).map(|(start, end)| (Reverse(*end), *start)));
+        all.order.sort_by_key(|i| {
+            let (start, end) = stamps[*i];
+            (Reverse(end), start)
+        });
         all
     }
 
@@ -404,7 +400,7 @@ impl Items {
         let place = part
             .path
             .strip_prefix(path)
-            .unwrap_or(&part.path)
+            .expect("labels are in the directory of the array")
             .display()
             .to_string();
         let prefix = match place.is_empty() {
@@ -442,7 +438,7 @@ impl Items {
         for (index, file) in listing.metadata.files.iter().enumerate() {
             let name = file_name(&file.path);
             results.insert(name, first + index);
-            let vacuums = listing.metadata.vacuums().enumerate();
+            let vacuums = listing.metadata.vacuums.iter().enumerate();
             let replacing = vacuums.filter(|(_, vacuum)| vacuum.replaced.contains(name));
             self.items.push(Item {
                 hash: number("metadata", &String::from_utf8_lossy(name)),
@@ -450,7 +446,7 @@ impl Items {
                 replaced_by: replacing.map(|(index, _)| before + index).collect(),
             });
         }
-        for Vacuum { stem, parsed, .. } in listing.metadata.vacuums() {
+        for Vacuum { stem, parsed, .. } in &listing.metadata.vacuums {
             stamps.push(parsed.timestamps);
             self.consolidations.push(Consolidation {
                 counts: times.covers(parsed.timestamps),
