@@ -169,10 +169,20 @@ pub struct MemberPlace {
     pub name: Vec<u8>,
     /// The path, relative to the source.
     pub at: PathBuf,
-    /// Whether it is registered. If not, [`unregistered_member`] tells whether it is a member.
+    /// Whether it is registered. If not, [`MemberPlace::kind`] tells whether it is a member.
     pub registered: bool,
     /// Whether it is a directory of the group itself that no other member refers to.
     pub in_place: bool,
+}
+
+impl MemberPlace {
+    /// What lies at the place, one of `members`; None if it is no member. `NotFound` if there is nothing.
+    pub fn kind(&self, engine: &Engine, members: &Members) -> Result<Option<ObjectKind>> {
+        match self.registered {
+            true => registered_member(engine, &self.at).map(Some),
+            false => unregistered_member(engine, &self.at, members.unregistered),
+        }
+    }
 }
 
 impl OpenGroup {

@@ -120,7 +120,7 @@ fn check_fields(checker: &Checker, array: &Arc<Array>) {
 fn check_enumerations(checker: &Checker, array: &Array, schemas: &[Arc<Schema>]) {
     // By file name: the enumeration's name in the schemas; None if no schema names the file.
     let mut files: BTreeMap<Vec<u8>, Option<&[u8]>> = BTreeMap::new();
-    let directory = array.path.join(SCHEMA_DIRECTORY).join("__enumerations");
+    let directory = array.path.join(SCHEMA_DIRECTORY).join(ENUMERATIONS);
     for entry in checker
         .take(list_or_empty(&checker.engine, &directory), &directory)
         .unwrap_or_default()

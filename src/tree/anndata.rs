@@ -296,7 +296,7 @@ struct NodeDirectory {
 }
 
 impl NodeDirectory {
-    /// The node; None if the state changed and there is none any more.
+    /// The node. `NotFound` if the state changed and there is none any more.
     fn found(&self) -> Result<(ZarrNode, Arc<AnnData>)> {
         let anndata = self.shown.anndata()?;
         let mut node = ZarrNode::from(anndata.root(Format::Zarr, self.layer.as_deref())?);

@@ -40,19 +40,14 @@ pub fn commits_json(array: &Array) -> Result<DocumentContent> {
 
 fn entry(array: &Array, commit: &CommitFile) -> CommitEntry {
     let path = commit.path();
-    let relative = path.strip_prefix(&array.path).unwrap_or(&path);
+    let relative = path.strip_prefix(&array.path).expect("a file of the array");
     CommitEntry {
         name: commit.name.clone().into_bytes(),
         path: relative.as_os_str().as_bytes().to_vec(),
         kind: commit.kind,
         timestamp_range: commit.parsed.as_ref().map(|name| name.timestamps),
         format_version: commit.parsed.as_ref().map(|name| name.name_version),
-        size: array
-            .engine
-            .storage
-            .metadata(&commit.path())
-            .ok()
-            .map(|metadata| metadata.len),
+        size: array.engine.storage.metadata(&path).ok().map(|file| file.len),
         content: content(array, commit).unwrap_or_else(|e| {
             log::warn!("{e}");
             CommitContent::Damaged(e.to_string())

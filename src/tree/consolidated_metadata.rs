@@ -19,6 +19,7 @@ use crate::format::fragment::Footer;
 use crate::format::fragment::footer::FooterPosition;
 use crate::format::name::TimestampedName;
 use crate::format::schema::Schema;
+use crate::fragment::file_name;
 use crate::fragment::generic_body::GenericFile;
 use crate::fragment::geometry::Geometry;
 use crate::fragment::info::FragmentInfo;
@@ -91,9 +92,8 @@ struct Footers {
 
 impl FooterSource for Footers {
     fn footer(&self, file: usize, index: usize) -> Result<RepeatedFooter> {
-        let gone = || Error::internal(format!("footer {index} of file {file}"));
-        let (body, footers) = self.files.get(file).and_then(Option::as_ref).ok_or_else(gone)?;
-        let footer = footers.get(index).ok_or_else(gone)?;
+        let (body, footers) = self.files[file].as_ref().expect("a file with footers was read");
+        let footer = &footers[index];
         let end = match footers.get(index + 1) {
             Some(next) => next.offset,
             None => body.size()?,
@@ -114,9 +114,8 @@ impl FooterSource for Footers {
 
 /// The description of a file, and its content if it can be read.
 fn file(array: &Array, path: &Path) -> (ConsolidatedMetadata, Option<Content>) {
-    let relative = path.strip_prefix(&array.path).unwrap_or(path);
-    let name = path.file_name().unwrap_or_default().as_bytes();
-    let parsed = TimestampedName::parse(name).ok();
+    let relative = path.strip_prefix(&array.path).expect("a file of the array");
+    let parsed = TimestampedName::parse(file_name(path)).ok();
     let (fragments, content) = match read(array, path) {
         Ok(content) => (Ok(content.1.len()), Some(content)),
         Err(e) => {

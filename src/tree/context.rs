@@ -45,7 +45,7 @@ pub struct Context {
 const MAX_PINNED: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 impl Context {
-    /// The context of a tree over `engine`, with the fields of these names.
+    /// The context of a tree over `engine`: see the fields of the same names.
     pub fn new(engine: Arc<Engine>, pin: Option<Pin>, show_at: bool, exports: export::ExportOptions) -> Self {
         Context {
             engine,

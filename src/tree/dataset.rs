@@ -12,9 +12,7 @@ use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat, of_objec
 use super::permissions::Origin;
 use super::view_source::place;
 use super::zarr::{AsZarr, ZarrGroupDirectory};
-use crate::catalog::group::{
-    Members, OUTSIDE, OpenGroup, registered_member, unregistered, unregistered_member,
-};
+use crate::catalog::group::{Members, OUTSIDE, OpenGroup, unregistered};
 use crate::catalog::source::ObjectKind;
 use crate::describe::dataset::dataset_json;
 use crate::describe::render;
@@ -206,11 +204,10 @@ fn source(
     let listed = listed.filter(|(of, _)| std::ptr::eq(*of, &*members));
     for (number, member) in members.places.iter().enumerate() {
         let shown = listed.and_then(|(_, shown)| shown[number]);
-        let kind = match (shown, member.registered) {
-            (Some(DirectoryKind::Array), _) => Ok(Some(ObjectKind::Array)),
-            (Some(DirectoryKind::Group), _) => Ok(Some(ObjectKind::Group)),
-            (_, true) => registered_member(engine, &member.at).map(Some),
-            (_, false) => unregistered_member(engine, &member.at, members.unregistered),
+        let kind = match shown {
+            Some(DirectoryKind::Array) => Ok(Some(ObjectKind::Array)),
+            Some(DirectoryKind::Group) => Ok(Some(ObjectKind::Group)),
+            _ => member.kind(engine, &members),
         };
         let reason = match kind {
             Ok(Some(ObjectKind::Array)) => {

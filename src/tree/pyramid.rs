@@ -9,7 +9,7 @@ use super::array_at::ArrayAt;
 use super::node::{File, Node, Stat};
 use super::permissions::Origin;
 use super::view_source::ViewSource;
-use crate::catalog::group::{MemberPlace, Members, OpenGroup, registered_member, unregistered_member};
+use crate::catalog::group::{MemberPlace, Members, OpenGroup};
 use crate::catalog::source::{ObjectKind, classify};
 use crate::catalog::time::When;
 use crate::error::{Error, ErrorKind, Result};
@@ -72,12 +72,7 @@ fn place_of<'m>(source: &ViewSource, members: &'m Members, name: &[u8]) -> Resul
     let Some(place) = members.places.iter().find(|place| place.name == name) else {
         return Ok(None);
     };
-    let engine = &source.context.engine;
-    let kind = match place.registered {
-        true => registered_member(engine, &place.at).map(Some),
-        false => unregistered_member(engine, &place.at, members.unregistered),
-    };
-    match kind {
+    match place.kind(&source.context.engine, members) {
         Ok(Some(ObjectKind::Array)) => Ok((!source.context.is_later(&place.at)?).then_some(place)),
         Ok(_) => Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
