@@ -20,19 +20,7 @@ impl Bytes for [u8] {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
-        let part = usize::try_from(range.start)
-            .ok()
-            .zip(usize::try_from(range.end).ok())
-            .and_then(|(start, end)| self.get(start..end))
-            .ok_or_else(|| {
-                let message = format!(
-                    "byte {} wanted, but there are only {} bytes",
-                    range.end,
-                    self.len()
-                );
-                Error::truncated(message).at(range.start)
-            })?;
-        out.append(part);
+        out.append(part(self, range)?);
         Ok(())
     }
 }
@@ -45,6 +33,19 @@ impl Bytes for Vec<u8> {
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         self.as_slice().read(range, out)
     }
+}
+
+/// The bytes in `range` of `bytes`. `Truncated` if they end before.
+pub fn part(bytes: &[u8], range: Range<u64>) -> Result<&[u8]> {
+    let places = usize::try_from(range.start)
+        .ok()
+        .zip(usize::try_from(range.end).ok());
+    let part = places.and_then(|(start, end)| bytes.get(start..end));
+    part.ok_or_else(|| {
+        let (end, len) = (range.end, bytes.len());
+        let message = format!("byte {end} wanted, but there are only {len} bytes");
+        Error::truncated(message).at(range.start)
+    })
 }
 
 /// The numbers in `bytes`, little-endian u64. Ignores an incomplete one at the end.

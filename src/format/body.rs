@@ -1,7 +1,7 @@
 //! The unfiltered body of a generic tile, read by ranges, so that parsing a body of any size takes little
 //! memory.
 
-use crate::bytes::numbers;
+use crate::bytes::{numbers, part};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use std::ops::Range;
@@ -21,19 +21,7 @@ impl Body for &[u8] {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let part = usize::try_from(range.start)
-            .ok()
-            .zip(usize::try_from(range.end).ok())
-            .and_then(|(start, end)| self.get(start..end))
-            .ok_or_else(|| {
-                Error::truncated(format!(
-                    "byte {} wanted, but there are only {} bytes",
-                    range.end,
-                    self.len()
-                ))
-                .at(range.start)
-            })?;
-        out.extend_from_slice(part);
+        out.extend_from_slice(part(self, range)?);
         Ok(())
     }
 }

@@ -105,17 +105,16 @@ impl Condition {
                         .in_part("`node_type`"));
                 }
             }
-            while let Some((_, children)) = open.last_mut() {
+            while let Some((at, children)) = open.last_mut() {
                 *children -= 1;
                 if *children > 0 {
                     break;
                 }
                 let after = nodes.len();
-                if let Some((at, _)) = open.pop()
-                    && let Some(Node::Expression { end, .. }) = nodes.get_mut(at)
-                {
+                if let Node::Expression { end, .. } = &mut nodes[*at] {
                     *end = after;
                 }
+                open.pop();
             }
             if open.is_empty() {
                 return Ok(Condition { nodes });

@@ -103,15 +103,13 @@ impl Datatype {
     /// largest unsigned one, a quiet NaN, 0x80 for CHAR, zero for other types.
     pub fn default_fill(self) -> Vec<u8> {
         match self {
-            Datatype::Char | Datatype::Int8 => vec![0x80],
+            Datatype::Char => vec![0x80],
             Datatype::Float32 => f32::from_bits(0x7FC0_0000).to_le_bytes().to_vec(),
             Datatype::Float64 => f64::from_bits(0x7FF8_0000_0000_0000).to_le_bytes().to_vec(),
             _ => match self.kind() {
                 Kind::Signed | Kind::Datetime | Kind::Time => {
                     let mut fill = vec![0; self.size()];
-                    if let Some(last) = fill.last_mut() {
-                        *last = 0x80;
-                    }
+                    fill[self.size() - 1] = 0x80;
                     fill
                 }
                 Kind::Unsigned => vec![0xFF; self.size()],

@@ -34,20 +34,14 @@ pub struct GroupMember {
 impl GroupDetails {
     /// The number of members that a body declares, checked against its length.
     pub fn count(body: &[u8]) -> Result<u64> {
-        let mut c = Cursor::new(body);
-        parse_version(&mut c, "version")?;
-        let count = c.u64("member_num")?;
-        c.check_count(count, 15, "member_num")?;
-        Ok(count)
+        Ok(parse_head(&mut Cursor::new(body))?.1)
     }
 
     /// Parses the unfiltered body. `UnsupportedVersion` if the version of the group or a member is not 1 or
     /// 2.
     pub fn parse(body: &[u8]) -> Result<GroupDetails> {
         read::whole("group details", body, |c| {
-            let version = parse_version(c, "version")?;
-            let count = c.u64("member_num")?;
-            c.check_count(count, 15, "member_num")?;
+            let (version, count) = parse_head(c)?;
             let members = (0..count)
                 .map(|i| GroupMember::parse(c).map_err(|e| e.in_part(format_args!("member {i}"))))
                 .collect::<Result<_>>()?;
@@ -75,6 +69,14 @@ impl GroupMember {
             deleted,
         })
     }
+}
+
+/// The version, and the number of members, checked against the bytes left.
+fn parse_head(c: &mut Cursor<'_>) -> Result<(u32, u64)> {
+    let version = parse_version(c, "version")?;
+    let count = c.u64("member_num")?;
+    c.check_count(count, 15, "member_num")?;
+    Ok((version, count))
 }
 
 fn parse_version(c: &mut Cursor<'_>, field: &str) -> Result<u32> {

@@ -299,10 +299,15 @@ impl Schema {
     /// The pipeline of the tiles of dimension `i`: its own, or else that of the coordinates. Empty in schemas
     /// below version 5, where dimensions have no tiles: newer libraries that write to such an array do not
     /// filter its dimensions.
+    ///
+    /// # Panics
+    ///
+    /// If there is no dimension `i`.
     pub fn dimension_filters(&self, i: usize) -> &Pipeline {
-        match self.dimensions.get(i) {
-            Some(dimension) if self.version < 5 || !dimension.filters.is_empty() => &dimension.filters,
-            _ => &self.coords_filters,
+        let own = &self.dimensions[i].filters;
+        match self.version < 5 || !own.is_empty() {
+            true => own,
+            false => &self.coords_filters,
         }
     }
 
@@ -373,13 +378,6 @@ impl Schema {
     /// Fails if a lower bound is above its upper one.
     pub(super) fn check_rect(&self, rect: &Rect) -> Result<()> {
         check_rect(rect, &self.dimensions)
-    }
-}
-
-impl Attribute {
-    /// Its name, if that is UTF-8.
-    pub fn name_str(&self) -> Option<&str> {
-        std::str::from_utf8(&self.name).ok()
     }
 }
 
@@ -456,6 +454,11 @@ impl Dimension {
 }
 
 impl Attribute {
+    /// Its name, if that is UTF-8.
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
+    }
+
     /// Bytes of a cell; None if var-sized.
     pub fn cell_size(&self) -> Option<u64> {
         self.cell_val_num.cell_size(self.datatype)
@@ -510,9 +513,7 @@ impl Attribute {
             enumeration,
         })
     }
-}
 
-impl Attribute {
     /// What the stored bytes of a cell depend on.
     pub(crate) fn form(&self) -> Form {
         Form {
