@@ -42,7 +42,7 @@ use crate::query::table::{NOT_A_TIME, Unit};
 use crate::query::{Field, Role, View};
 use crate::runtime::cache::{CacheKey, Entry};
 pub(super) use attributes::of_pairs;
-use attributes::{add, flags, is_packed, joined, units};
+use attributes::{describe, flags, is_packed, joined, units};
 pub(super) use ground::{Ground, place, refer};
 pub(super) use naming::made_up;
 use std::collections::{HashMap, HashSet};
@@ -115,8 +115,6 @@ pub struct Variable {
     pub view: usize,
     /// Index of the field in the view, or of the label among the view's.
     field: usize,
-    /// Values per cell.
-    number: u64,
     unit: Option<Unit>,
     nullable: bool,
     /// Its values, if no field has them.
@@ -126,7 +124,8 @@ pub struct Variable {
 impl Variable {
     /// Bytes of a cell.
     pub fn cell_size(&self) -> u64 {
-        self.number.saturating_mul(self.datatype.size() as u64)
+        let number = self.inner.as_ref().map_or(1, |(_, number)| *number);
+        number * self.datatype.size() as u64
     }
 
     /// What null cells hold, so that readers take them for missing: a cell, or a value that is repeated.
@@ -294,13 +293,13 @@ impl Grid {
                     true => axis.attributes = units(shown.datatype),
                     false => axis.unit = None,
                 }
-                add(&mut axis, &metadata.fields[field], naming);
+                describe(&mut axis, &metadata.fields[field], naming);
                 variables.push(axis);
                 continue;
             }
             let described = metadata.fields[field].clone();
             let described = ground::with_bands(described, placed.as_ref(), view, field);
-            let mut variable = Variable::of_attribute(view, field, name, datatype, number)?;
+            let mut variable = Variable::of_attribute(view, field, name, datatype)?;
             let suffix = inner_suffix(datatype, number);
             variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, &mut taken), number));
             variable.fill_value = missing(shown, covered, &metadata.fields[field]);
@@ -410,25 +409,17 @@ impl Variable {
             chunks: Chunks::default(),
             view: 0,
             field,
-            number: 1,
             unit: None,
             nullable: false,
             computed: None,
         }
     }
 
-    /// The variable of attribute `field` of a view, of `number` values of this type in a cell, without what
+    /// The variable of attribute `field` of a view, of values of this type, without [`Variable::inner`] and what
     /// the metadata says of it.
-    fn of_attribute(
-        view: &View,
-        field: usize,
-        name: String,
-        datatype: Datatype,
-        number: u64,
-    ) -> Result<Variable> {
+    fn of_attribute(view: &View, field: usize, name: String, datatype: Datatype) -> Result<Variable> {
         let shown = &view.fields()[field];
         let mut variable = Variable::new(name, VariableKind::Values, field, datatype);
-        variable.number = number;
         variable.unit = Unit::of(shown.datatype);
         variable.attributes = units(shown.datatype);
         variable.attributes.extend(flags(view, shown, datatype)?);
@@ -446,7 +437,7 @@ impl Variable {
         taken: &mut HashSet<String>,
     ) -> Vec<Variable> {
         if !shown.nullable {
-            add(&mut self, metadata, naming);
+            describe(&mut self, metadata, naming);
             return vec![self];
         }
         self.nullable = true;
@@ -454,7 +445,7 @@ impl Variable {
         let ancillary = Value::Text(validity.clone());
         self.attributes
             .push(("ancillary_variables".to_owned(), ancillary));
-        add(&mut self, metadata, naming);
+        describe(&mut self, metadata, naming);
         let mut validity = Variable::new(validity, VariableKind::Validity, self.field, Datatype::Uint8);
         validity.fill = vec![u8::from(shown.fill_value_valid)];
         vec![self, validity]
@@ -526,7 +517,7 @@ pub(super) fn of_dataset(
 ) -> Result<Vec<Variable>> {
     let shown = &view.fields()[field];
     let (datatype, number) = exported(shown).ok_or_else(|| Error::internal("the field does not fit"))?;
-    let mut variable = Variable::of_attribute(view, field, name, datatype, number)?;
+    let mut variable = Variable::of_attribute(view, field, name, datatype)?;
     let suffix = inner_suffix(datatype, number).filter(|_| number > 1);
     variable.inner = suffix.map(|suffix| (made_up(&variable.name, suffix, taken), number));
     let has_own = shown.fill_value == fill_of_type(shown);
@@ -552,7 +543,7 @@ pub fn stored(view: &View, field: usize, null_value: Option<Vec<u8>>) -> Result<
         return Err(missing());
     };
     let mut variable = Variable::new(String::new(), VariableKind::Values, field, datatype);
-    variable.number = number;
+    variable.inner = (number > 1).then(|| (String::new(), number));
     variable.nullable = shown.nullable;
     variable.fill = shown_fill(shown, None, datatype);
     variable.fill_value = null_value;

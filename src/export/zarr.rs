@@ -288,7 +288,7 @@ impl<'g> ZarrArray<'g> {
     }
 }
 
-/// Zarr's name for a type of a grid's variables.
+/// Zarr's name for a type of numbers or BOOL.
 pub(super) fn data_type(datatype: Datatype) -> &'static str {
     match (datatype.kind(), datatype.size()) {
         (Kind::Bool, _) => "bool",
@@ -302,8 +302,9 @@ pub(super) fn data_type(datatype: Datatype) -> &'static str {
         (Kind::Unsigned, _) => "uint64",
         (Kind::Float, 4) => "float32",
         (Kind::Float, _) => "float64",
-        // No grid has these.
-        (Kind::Text | Kind::Bytes | Kind::Datetime | Kind::Time, _) => "int64",
+        (Kind::Text | Kind::Bytes | Kind::Datetime | Kind::Time, _) => {
+            unreachable!("no Zarr array has these")
+        }
     }
 }
 

@@ -109,7 +109,7 @@ fn named<'k>(keys: impl Iterator<Item = &'k [u8]>, naming: Naming) -> Vec<String
 
 /// Adds the attributes of a field from the metadata to those that its variable has already. What is missing
 /// is told by `_FillValue` of the metadata, if there is one.
-pub(super) fn add(variable: &mut Variable, metadata: &Attributes, naming: Naming) {
+pub(super) fn describe(variable: &mut Variable, metadata: &Attributes, naming: Naming) {
     let keys = metadata.iter().map(|(key, _)| key.as_bytes());
     // The names from the metadata are unique, and may be hundreds of thousands.
     let before = variable.attributes.iter().enumerate();

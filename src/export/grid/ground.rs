@@ -140,14 +140,14 @@ pub(in crate::export) fn place(axis: &mut Variable, centres: Centres, attributes
     axis.attributes
         .retain(|(_, value)| matches!(value, Value::Text(_)));
     for (name, value) in attributes {
-        add(axis, name, value);
+        add_missing(&mut axis.attributes, name, value);
     }
 }
 
-/// Adds an attribute unless the variable has one of this name.
-fn add(variable: &mut Variable, name: String, value: Value) {
-    if variable.attributes.iter().all(|(known, _)| *known != name) {
-        variable.attributes.push((name, value));
+/// Adds an attribute unless there is one of this name.
+fn add_missing(attributes: &mut Attributes, name: String, value: Value) {
+    if attributes.iter().all(|(known, _)| *known != name) {
+        attributes.push((name, value));
     }
 }
 
@@ -184,7 +184,8 @@ pub(in crate::export) fn refer(
                 })
             }
         };
-        add(variable, GRID_MAPPING.to_owned(), Value::Text(name.clone()));
+        let mapping = (GRID_MAPPING.to_owned(), Value::Text(name.clone()));
+        variable.attributes.push(mapping);
         last = Some((variable.view, name));
     }
     variables.append(&mut references);
@@ -203,9 +204,7 @@ pub(super) fn with_bands(
     };
     let bands = placed.bands(view, field);
     for (key, value) in of_bands(&view.fields()[field], &bands) {
-        if attributes.iter().all(|(known, _)| *known != key) {
-            attributes.push((key, value));
-        }
+        add_missing(&mut attributes, key, value);
     }
     attributes
 }

@@ -96,7 +96,7 @@ fn many_attributes_join_those_of_the_field() {
     let metadata: Attributes = metadata.chain([("units".to_owned(), value.clone())]).collect();
     let mut variable = Variable::new("a".to_owned(), VariableKind::Values, 0, Datatype::Int8);
     variable.attributes = vec![("units".to_owned(), Value::Text("a".to_owned()))];
-    add(&mut variable, &metadata, Naming::Zarr);
+    describe(&mut variable, &metadata, Naming::Zarr);
     assert_eq!(variable.attributes[0].1, Value::Text("b a".to_owned()));
     assert_eq!(variable.attributes.len(), metadata.len());
 }

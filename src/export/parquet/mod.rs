@@ -98,7 +98,7 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
     let windows = object(usize::MAX - 1);
     let file = Arc::new(File {
         footer: OnceLock::new(),
-        footer_key: key,
+        key,
         dictionaries: leaves.iter().map(|_| OnceLock::new()).collect(),
         table,
         leaves,
@@ -242,7 +242,8 @@ struct File {
     ahead: AtomicU64,
     dictionaries: Vec<OnceLock<Vec<u8>>>,
     footer: OnceLock<Arc<Vec<u8>>>,
-    footer_key: CacheKey,
+    /// The cache's key of the plan, and of the footer.
+    key: CacheKey,
 }
 
 struct Groups(Arc<File>);
@@ -434,7 +435,7 @@ impl File {
         let engine = self.engine();
         let footer = engine
             .cache
-            .derive(self.footer_key, self.plan.footer, Keep::Staying, || {
+            .derive(self.key, self.plan.footer, Keep::Staying, || {
                 let rows = (0..self.plan.groups()).map(|group| self.plan.rows_of(group));
                 let rows: Vec<Range<u64>> = rows.collect();
                 let all = statistics::TableStatistics::read(&self.table, &self.leaves, &rows)?;
