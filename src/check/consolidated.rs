@@ -7,6 +7,8 @@ use crate::error::Result;
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};
 use crate::format::fragment::Footer;
 use crate::format::name::TimestampedName;
+use crate::format::schema::Schema;
+use crate::fragment::repeated_footers::directory_name;
 use std::path::Path;
 
 /// Checks the file at `path`: each footer in it must equal the fragment's own.
@@ -25,16 +27,14 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
     // From format version 5 on, libtiledb writes lists of the wrong length for fragments of versions below
     // 5. Everything after them lies elsewhere than the index says, and readers read the fragments instead.
     let old = |footer: &ConsolidatedFooter| {
-        let parsed = TimestampedName::parse(footer.name.strip_suffix(b"/").unwrap_or(&footer.name));
-        parsed.is_ok_and(|name| name.name_version < 5)
+        TimestampedName::parse(directory_name(&footer.name)).is_ok_and(|name| name.name_version < 5)
     };
     let shifted = footers.iter().any(old);
     let ends = footers.iter().skip(1).map(|footer| footer.offset);
     for (footer, end) in footers.iter().zip(ends.chain([body.len() as u64])) {
-        let name = String::from_utf8_lossy(&footer.name);
-        let name = name.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        let name = String::from_utf8_lossy(directory_name(&footer.name));
         // The fragment was vacuumed, and readers do not look for it either.
-        let Some(entry) = listing.fragment(name) else {
+        let Some(entry) = listing.fragment(&name) else {
             continue;
         };
         // Errors of the fragment itself are reported by its own check.
@@ -57,12 +57,7 @@ pub(super) fn check(checker: &Checker, array: &Array, path: &Path) {
     }
 }
 
-fn parse(
-    body: &[u8],
-    footer: &ConsolidatedFooter,
-    end: u64,
-    schema: &crate::format::schema::Schema,
-) -> Result<Footer> {
+fn parse(body: &[u8], footer: &ConsolidatedFooter, end: u64, schema: &Schema) -> Result<Footer> {
     let bytes = &body[footer.offset as usize..end as usize];
     Footer::parse(&mut Cursor::with_base(bytes, footer.offset), schema, true)
 }

@@ -269,8 +269,7 @@ impl Work {
                 let message = format!(
                     "cell {at} is out of order: in global order it comes before the cell stored before it"
                 );
-                let path = self.dimensions.first().map(|d| d.files.path());
-                let problem = Problem::new(Kind::Order, path.unwrap_or_default(), message);
+                let problem = Problem::new(Kind::Order, self.dimensions[0].files.path(), message);
                 checker.report(problem.in_part(format_args!("tile {number}")));
                 return false;
             }
@@ -316,14 +315,14 @@ impl Dimension {
     /// Adds the first `count` cells that were read to the statistics.
     fn add(&self, seen: &mut Seen, count: usize) {
         let field = &self.files.field;
-        match (self.class, field.cell_size()) {
-            (Class::Number, Some(size)) => {
-                let bytes = &seen.cells.data[..count * size as usize];
+        match self.class {
+            Class::Number => {
+                let bytes = &seen.cells.data[..count * field.datatype.size()];
                 seen.summary.add_numbers(field.datatype, bytes, &[]);
             }
-            (_, size) => {
+            Class::Text | Class::Opaque => {
                 for i in 0..count {
-                    let cell = seen.cells.cell(i, size);
+                    let cell = seen.cells.cell(i, field.cell_size());
                     let bounds = seen.texts.get_or_insert_with(|| Bounds {
                         lo: cell.to_vec(),
                         hi: cell.to_vec(),

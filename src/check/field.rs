@@ -173,7 +173,6 @@ impl Work {
     /// Adds the cells that lie in `window` to `summary`.
     fn add(&self, summary: &mut Summary, cells: &CellRun, window: Option<&Window>) {
         let field = &self.files.field;
-        let size = field.cell_size();
         let runs = match window {
             Some(window) => window.runs(cells.in_tile()),
             None => vec![cells.in_tile()],
@@ -184,19 +183,19 @@ impl Work {
                 true => &cells.validity[range.clone()],
                 false => &[],
             };
-            match (self.class, size) {
-                (Class::Opaque, _) => summary.add_validity(range.len() as u64, validity),
-                (Class::Text, _) => {
+            match self.class {
+                Class::Opaque => summary.add_validity(range.len() as u64, validity),
+                Class::Text => {
                     for (i, cell) in range.enumerate() {
                         if validity.get(i) == Some(&0) {
                             summary.nulls += 1;
                         } else {
-                            summary.add_text(cells.cell(cell, size));
+                            summary.add_text(cells.cell(cell, field.cell_size()));
                         }
                     }
                 }
-                (Class::Number, size) => {
-                    let size = size.unwrap_or(1) as usize;
+                Class::Number => {
+                    let size = field.datatype.size();
                     let values = &cells.data[range.start * size..range.end * size];
                     summary.add_numbers(field.datatype, values, validity);
                 }

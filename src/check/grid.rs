@@ -23,10 +23,10 @@ impl TileGrid {
     pub(crate) fn new(info: &FragmentInfo) -> Option<TileGrid> {
         let domain = info.non_empty_domain().filter(|_| info.dense)?;
         let axes = info.schema.dimensions.iter().zip(domain);
+        let axes =
+            axes.map(|(d, range)| dense_axis(d, range).expect("the fragment's geometry is made of them"));
         Some(TileGrid {
-            axes: axes
-                .map(|(d, range)| dense_axis(d, range).ok())
-                .collect::<Option<_>>()?,
+            axes: axes.collect(),
             column_tiles: info.schema.tile_order == Layout::ColMajor,
             column_cells: info.schema.cell_order == Layout::ColMajor,
         })

@@ -20,6 +20,7 @@ use std::cmp::Ordering;
 /// How the values of a field are compared and summed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
+    /// One number a cell.
     Number,
     Text,
     Opaque,

@@ -76,7 +76,7 @@ impl Stored {
             }
         };
         let missing = || Some("the list has no entry for the tile".to_owned());
-        let index = usize::try_from(tile).unwrap_or(usize::MAX);
+        let index = tile as usize;
         if let Some((mins, maxs)) = &self.bounds {
             let (datatype, size) = (self.field.datatype, self.field.cell_size());
             let min = mins.content.tile(tile, size);

@@ -226,7 +226,7 @@ impl Lists {
     ) {
         known.guessed |= !whole;
         for tile in tiles.iter().cloned().flatten() {
-            let index = usize::try_from(tile).unwrap_or(usize::MAX);
+            let index = tile as usize;
             if let Some(nulls) = &self.nulls {
                 let Some(&count) = nulls.get(index) else {
                     known.unknown = true;
