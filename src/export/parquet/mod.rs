@@ -71,10 +71,7 @@ pub fn is_listed(view: &View) -> Result<bool> {
     // The length of a dimension's labels takes their offsets, not those of all cells.
     for label in view.labels().iter().map(|label| &label.label) {
         if known && label.cell_val_num == CellValNum::Var {
-            known = view
-                .shape()?
-                .get(label.dimension_index as usize)
-                .is_some_and(|length| *length <= MAX_LISTED);
+            known = view.shape()?[label.dimension_index as usize] <= MAX_LISTED;
         }
     }
     Ok((known || view.has_at_most(MAX_LISTED)?) && absent(view)?.is_none())
@@ -375,9 +372,6 @@ impl File {
         range: Range<u64>,
         out: &mut Output,
     ) -> Result<()> {
-        let missing = || Error::internal("there is no such column");
-        let leaf = self.leaves.get(chunk.leaf).ok_or_else(missing)?;
-        let column = self.table.columns().get(chunk.leaf).ok_or_else(missing)?;
         let data = chunk.data();
         if range.start < data {
             let page = self.dictionary(chunk.leaf)?;
@@ -391,12 +385,12 @@ impl File {
             return Ok(());
         }
         let page = Page {
-            leaf,
-            column,
+            leaf: &self.leaves[chunk.leaf],
+            column: &self.table.columns()[chunk.leaf],
             rows: self.plan.rows_of(number),
             amount: chunk.amount,
             engine: self.engine(),
-            key: CacheKey::tile(self.objects.get(chunk.leaf).copied().ok_or_else(missing)?, number),
+            key: CacheKey::tile(self.objects[chunk.leaf], number),
             keep: out.keep,
         };
         let wanted = range.start.max(data) - data..range.end - data;
@@ -414,13 +408,12 @@ impl File {
 
     /// The dictionary page of a leaf with its header.
     fn dictionary(&self, number: usize) -> Result<&[u8]> {
-        let missing = || Error::internal("no column has such a dictionary");
-        let page = self.dictionaries.get(number).ok_or_else(missing)?;
+        let page = &self.dictionaries[number];
         if let Some(page) = page.get() {
             return Ok(page);
         }
-        let column = self.table.columns().get(number).ok_or_else(missing)?;
-        let labels = column.labels.as_ref().ok_or_else(missing)?;
+        let column = &self.table.columns()[number];
+        let labels = column.labels.as_ref().expect("a dictionary is of labels");
         let body = leaf::dictionary(column)?;
         let mut bytes = page::dictionary_header(labels.count() as u64, body.len() as u64);
         bytes.extend_from_slice(&body);

@@ -100,6 +100,11 @@ impl Amount {
 }
 
 impl Leaf {
+    /// Bytes of a stored value. Those of var-sized text are bytes.
+    fn value_size(&self) -> u64 {
+        self.size.unwrap_or(1)
+    }
+
     /// Whether all definition levels are 1.
     fn is_run(&self) -> bool {
         matches!(self.shape, Shape::Some(_)) && !self.optional()
@@ -150,7 +155,7 @@ fn cells(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Vec<(Range<u6
         });
         return cells.collect();
     }
-    let size = leaf.size.unwrap_or(1).max(1);
+    let size = leaf.value_size();
     let cells = column.cells()?;
     let starts = cells.starts(rows.clone())?;
     let valid = column.validity(rows)?;
@@ -296,7 +301,7 @@ impl Page<'_> {
 
     /// Appends bytes of values without nulls, unconverted.
     fn copy(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
-        let size = self.size();
+        let size = self.leaf.value_size();
         let end = range.end.min(self.amount.values.saturating_mul(size));
         if self.column.is_axis() {
             let rows = range.start / size..end.div_ceil(size);
@@ -323,7 +328,7 @@ impl Page<'_> {
         let last = (range.end * 8).div_ceil(bits);
         let skip = (range.start - first * bits / 8) as usize;
         let wanted = (range.end - range.start) as usize;
-        let mut bytes = Vec::with_capacity(wanted.saturating_add(64));
+        let mut bytes = Vec::with_capacity(wanted + 64);
         match bits {
             64 => self.wanted(first..last, |value| bytes.extend(value.to_le_bytes()))?,
             32 => self.wanted(first..last, |value| bytes.extend((value as u32).to_le_bytes()))?,
@@ -440,7 +445,7 @@ impl Page<'_> {
     fn stream(&self, elements: Range<u64>, mut take: impl FnMut(Option<u64>)) -> Result<()> {
         match (&self.leaf.encoding, self.leaf.shape) {
             (Encoding::List(labels), Shape::Some(count)) => {
-                return self.labels(labels, count.max(1), elements, take);
+                return self.labels(labels, count, elements, take);
             }
             (Encoding::List(labels), _) => {
                 return elements.into_iter().try_for_each(|element| {
@@ -450,7 +455,7 @@ impl Page<'_> {
             }
             _ => {}
         }
-        let size = self.size();
+        let size = self.leaf.value_size();
         let mut stored = Output::keeping(self.keep);
         let mut at = elements.start;
         while at < elements.end {
@@ -507,18 +512,13 @@ impl Page<'_> {
         if self.leaf.shape != Shape::Any {
             return Ok(self.rows.start * self.values_a_row());
         }
-        Ok(self.column.cells()?.start(self.rows.start)? / self.size())
-    }
-
-    /// Bytes of a stored value.
-    fn size(&self) -> u64 {
-        self.leaf.size.unwrap_or(1).max(1)
+        Ok(self.column.cells()?.start(self.rows.start)? / self.leaf.value_size())
     }
 
     /// Values per row, for rows that are no LIST of any length.
     fn values_a_row(&self) -> u64 {
         match self.leaf.shape {
-            Shape::Some(count) => count.max(1),
+            Shape::Some(count) => count,
             _ => 1,
         }
     }
@@ -548,8 +548,8 @@ impl Page<'_> {
             let mut counts = Counts::default();
             for block in self.blocks(0) {
                 let (entries, values) = self.count(block)?;
-                counts.entries = counts.entries.saturating_add(entries);
-                counts.values = counts.values.saturating_add(values);
+                counts.entries += entries;
+                counts.values += values;
                 index.push(counts);
             }
             // The planned length may come from metadata of tiles that disagrees with the data.
@@ -569,14 +569,12 @@ impl Page<'_> {
         let mut values = 0u64;
         if self.leaf.bits().is_none() {
             for (_, len) in self.text_cells(block)? {
-                values = values.saturating_add(len.map_or(0, |len| len.saturating_add(4)));
+                values += len.map_or(0, |len| len + 4);
             }
             return Ok((all, values));
         }
         if self.leaf.shape != Shape::Any {
-            self.presence(block, |present| {
-                values = values.saturating_add(u64::from(present))
-            })?;
+            self.presence(block, |present| values += u64::from(present))?;
             return Ok((all, values));
         }
         let cells = cells(self.leaf, self.column, block)?;
@@ -584,15 +582,13 @@ impl Page<'_> {
         for (elements, valid) in &cells {
             let count = elements.end - elements.start;
             let count = if *valid { count } else { 0 };
-            entries = entries.saturating_add(count.max(1));
-            values = values.saturating_add(count);
+            entries += count.max(1);
+            values += count;
         }
         if self.leaf.null_values {
             values = 0;
             for elements in runs(cells) {
-                self.stream(elements, |value| {
-                    values = values.saturating_add(u64::from(value.is_some()))
-                })?;
+                self.stream(elements, |value| values += u64::from(value.is_some()))?;
             }
         }
         Ok((entries, values))
