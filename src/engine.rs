@@ -362,13 +362,13 @@ impl Engine {
         let mut kept = lock(&self.fragments);
         let cell: Arc<dyn Evictable> = cell.clone();
         kept.fragments.push_back((Arc::downgrade(&cell), bytes));
-        kept.bytes = kept.bytes.saturating_add(bytes);
+        kept.bytes += bytes;
         let mut let_go = Vec::new();
-        while kept.bytes > MAX_CACHED_METADATA && kept.fragments.len() > 1 {
-            let Some((cell, bytes)) = kept.fragments.pop_front() else {
-                break;
-            };
-            kept.bytes = kept.bytes.saturating_sub(bytes);
+        while kept.bytes > MAX_CACHED_METADATA
+            && kept.fragments.len() > 1
+            && let Some((cell, bytes)) = kept.fragments.pop_front()
+        {
+            kept.bytes -= bytes;
             let_go.push(cell.upgrade().and_then(|cell| cell.evict()));
         }
         drop(kept);

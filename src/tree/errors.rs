@@ -53,7 +53,7 @@ impl ErrorLog {
             None => format!("{:?} {error} {path}", error.kind()),
         };
         let mut state = lock(&self.state);
-        state.seen = state.seen.saturating_add(1);
+        state.seen += 1;
         let order = state.seen;
         let mut silent = false;
         if let Some(cause) = state.causes.get_mut(&key) {
@@ -62,7 +62,7 @@ impl ErrorLog {
                 cause.logged = now;
             }
             cause.last = now;
-            cause.count = cause.count.saturating_add(1);
+            cause.count += 1;
             cause.order = order;
         } else {
             if state.causes.len() >= MAX_CAUSES {
