@@ -306,8 +306,8 @@ impl Engine {
         }
     }
 
-    /// Drops listings of `directories` that were begun before `time`, in milliseconds since the Unix epoch, if
-    /// the storage caches listings; all, if `time` is to come.
+    /// Drops listings of `directories` that were begun before `time`, in milliseconds since the Unix epoch,
+    /// if the storage caches listings; all, if `time` is to come.
     pub fn forget_listings_before(&self, directories: &[PathBuf], time: u64) {
         let age = now().checked_sub(time);
         let age = age.map_or(Duration::ZERO, Duration::from_millis);

@@ -79,8 +79,8 @@ fn has_details(engine: &Engine, path: &Path) -> Result<bool> {
 }
 
 /// What the directory at `at` in a group is, if it is a member although it is not registered. If nothing was
-/// ever registered in the group (`any`), all its arrays and groups are members, and what may not be entered is an
-/// error; otherwise only groups in which nothing was ever registered.
+/// ever registered in the group (`any`), all its arrays and groups are members, and what may not be entered
+/// is an error; otherwise only groups in which nothing was ever registered.
 pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Option<ObjectKind>> {
     let kind = match any {
         true => classify_entered(engine, at)?,
@@ -94,8 +94,8 @@ pub fn unregistered_member(engine: &Engine, at: &Path, any: bool) -> Result<Opti
     Ok(is_member.then_some(kind))
 }
 
-/// What the registered member at `at` is. A directory that cannot be read is an error here: it may be anything;
-/// so is one with parts of an array or a group, but without what tells which of them it is.
+/// What the registered member at `at` is. A directory that cannot be read is an error here: it may be
+/// anything; so is one with parts of an array or a group, but without what tells which of them it is.
 pub fn registered_member(engine: &Engine, at: &Path) -> Result<ObjectKind> {
     let kind = classify(engine, at)?;
     if kind == ObjectKind::Directory {
@@ -113,8 +113,8 @@ pub fn registered_member(engine: &Engine, at: &Path) -> Result<ObjectKind> {
 }
 
 /// The arrays and groups in the directory of the group at `path` that are not among the members in `group`,
-/// by name. There are none if nothing was ever registered, because then they are members. Fails if it is unknown
-/// what one of the directories is.
+/// by name. There are none if nothing was ever registered, because then they are members. Fails if it is
+/// unknown what one of the directories is.
 pub fn unregistered(engine: &Engine, path: &Path, group: &Group) -> Result<Vec<(Vec<u8>, ObjectType)>> {
     if !has_details(engine, path)? {
         return Ok(Vec::new());
@@ -213,8 +213,8 @@ impl OpenGroup {
         paths.collect()
     }
 
-    /// The newest of the times at which `directories` in it changed, in milliseconds since the Unix epoch. Lists
-    /// them in an object store. What cannot be found has none.
+    /// The newest of the times at which `directories` in it changed, in milliseconds since the Unix epoch.
+    /// Lists them in an object store. What cannot be found has none.
     pub fn changed(&self, directories: &[&str]) -> u64 {
         let paths = directories.iter().map(|name| join(&self.path, Path::new(name)));
         let found = paths.filter_map(|path| self.engine.storage.metadata(&path).ok());

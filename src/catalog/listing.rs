@@ -124,13 +124,13 @@ pub struct ArrayListing {
     pub consolidated_metadata: Vec<PathBuf>,
     /// Indexes into `fragments`, sorted by name.
     by_name: Vec<usize>,
-    /// The newest timestamp of all that was not in the future when it was read, in milliseconds: what is later
-    /// would hide every change until then.
+    /// The newest timestamp of all that was not in the future when it was read, in milliseconds: what is
+    /// later would hide every change until then.
     pub mtime: u64,
     /// The first timestamp that was in the future; `u64::MAX` if there is none, or if time stands still.
     next: u64,
-    /// The newest modification time of the directories of the array, its schemas, fragments, commits and metadata,
-    /// in milliseconds.
+    /// The newest modification time of the directories of the array, its schemas, fragments, commits and
+    /// metadata, in milliseconds.
     pub changed: u64,
     /// Identifies the directories of the array and of its fragments.
     identities: [Option<u64>; 2],
@@ -184,9 +184,9 @@ fn only_known(engine: &Engine, path: &Path, entries: Vec<DirEntry>) -> Result<Ve
 
 impl ArrayListing {
     /// Until when it can be used while the directories stay the same, in milliseconds since the Unix epoch:
-    /// what was refused or missing may be readable a second later, and [`ArrayListing::mtime`] changes when the
-    /// next timestamp is reached. Fragments of versions up to 4 are committed by a file of their own, which
-    /// changes no directory of the array.
+    /// what was refused or missing may be readable a second later, and [`ArrayListing::mtime`] changes when
+    /// the next timestamp is reached. Fragments of versions up to 4 are committed by a file of their own,
+    /// which changes no directory of the array.
     pub(super) fn lasts_until(&self) -> u64 {
         let may_be_committed =
             |entry: &FragmentEntry| entry.uncommitted.is_some() && entry.fragment.name.name_version <= 4;
@@ -197,7 +197,8 @@ impl ArrayListing {
         }
     }
 
-    /// Whether a directory is another than in the listing `before`: it may have other files of the same names.
+    /// Whether a directory is another than in the listing `before`: it may have other files of the same
+    /// names.
     pub(super) fn is_moved(&self, before: &ArrayListing) -> bool {
         let mut pairs = self.identities.iter().zip(&before.identities);
         pairs.any(|(now, before)| now.is_some() && before.is_some() && now != before)

@@ -136,8 +136,8 @@ impl Pins {
 
 impl Array {
     /// The pin of what `snapshot` shows of the time from the beginning on, where it is known which fragments
-    /// those are: [`Snapshot::check_complete`]. `Missing` while so many fragments are not listed yet that nobody
-    /// would find the state again.
+    /// those are: [`Snapshot::check_complete`]. `Missing` while so many fragments are not listed yet that
+    /// nobody would find the state again.
     pub(crate) fn pin(&self, snapshot: &Snapshot) -> Result<Pin> {
         let parts = self.parts(snapshot.listing.clone(), snapshot.times.end)?;
         let until = TimeRange::until(snapshot.times.end);

@@ -62,8 +62,8 @@ impl Chunks {
         Ok(chunks)
     }
 
-    /// The chunks of an array of cells of `size` bytes; a scalar has no shape and takes none of the `extents`.
-    /// While chunks are too small, the shortest side that can grow within the domain is doubled.
+    /// The chunks of an array of cells of `size` bytes; a scalar has no shape and takes none of the
+    /// `extents`. While chunks are too small, the shortest side that can grow within the domain is doubled.
     pub(super) fn new(shape: &[u64], extents: &[Extent], size: u64) -> Chunks {
         let extents = &extents[..shape.len()];
         let mut sides: Vec<u64> = extents

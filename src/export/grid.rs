@@ -181,8 +181,8 @@ fn one_value(field: &Field) -> Option<Vec<u8>> {
     values.all(|value| value == first).then(|| first.to_vec())
 }
 
-/// The value of the fill that somebody gave an attribute of numbers; None if it has the one that TileDB gives its
-/// type. GDAL keeps there what stands for pixels without data.
+/// The value of the fill that somebody gave an attribute of numbers; None if it has the one that TileDB gives
+/// its type. GDAL keeps there what stands for pixels without data.
 pub(super) fn given_fill(field: &Field) -> Option<Vec<u8>> {
     let is_number = matches!(field.datatype.kind(), Kind::Signed | Kind::Unsigned | Kind::Float);
     one_value(field).filter(|_| is_number && field.fill_value != fill_of_type(field))
@@ -415,8 +415,8 @@ impl Variable {
         }
     }
 
-    /// The variable of attribute `field` of a view, of values of this type, without [`Variable::inner`] and what
-    /// the metadata says of it.
+    /// The variable of attribute `field` of a view, of values of this type, without [`Variable::inner`] and
+    /// what the metadata says of it.
     fn of_attribute(view: &View, field: usize, name: String, datatype: Datatype) -> Result<Variable> {
         let shown = &view.fields()[field];
         let mut variable = Variable::new(name, VariableKind::Values, field, datatype);
@@ -504,10 +504,10 @@ impl Variable {
     }
 }
 
-/// The variables of attribute `field` of a view in a data set, which neither [`unfit`] nor [`View::unreadable`]
-/// must exclude: its values, and its validity if it is nullable. Text of one character has no axis within cells.
-/// A fill that is not the type's own always tells what is missing; one that is does so where cells may be
-/// missing, and in packed integers of more than 8 bits.
+/// The variables of attribute `field` of a view in a data set, which neither [`unfit`] nor
+/// [`View::unreadable`] must exclude: its values, and its validity if it is nullable. Text of one character
+/// has no axis within cells. A fill that is not the type's own always tells what is missing; one that is does
+/// so where cells may be missing, and in packed integers of more than 8 bits.
 pub(super) fn of_dataset(
     view: &View,
     field: usize,

@@ -357,7 +357,8 @@ impl Schema {
         (0..self.dimensions.len()).any(|dimension| self.dimension_filters(dimension).is_lossy())
     }
 
-    /// Whether readers compare coordinates as their writer did: none is a string, and none has a lossy filter.
+    /// Whether readers compare coordinates as their writer did: none is a string, and none has a lossy
+    /// filter.
     pub fn has_exact_coordinates(&self) -> bool {
         self.all_dimensions_fixed() && !self.has_lossy_dimensions()
     }

@@ -56,8 +56,8 @@ pub(crate) struct Values {
     count: usize,
 }
 
-/// The first cells of `range`, which is not empty, whose values take at most `bytes` bytes together in each of `fields`, but at least
-/// one. `LimitExceeded` if that one takes much more memory than the cache has.
+/// The first cells of `range`, which is not empty, whose values take at most `bytes` bytes together in each
+/// of `fields`, but at least one. `LimitExceeded` if that one takes much more memory than the cache has.
 pub(crate) fn fitting<'f>(
     fields: impl Iterator<Item = &'f FragmentCells>,
     range: Range<u64>,

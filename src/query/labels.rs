@@ -187,8 +187,9 @@ impl View {
         Ok(shown)
     }
 
-    /// The state of a file that shows this view with these of its labels. A label that is damaged, and so left
-    /// out, may be whole again while the [state](View::state) of the view, which names it, stays the same.
+    /// The state of a file that shows this view with these of its labels. A label that is damaged, and so
+    /// left out, may be whole again while the [state](View::state) of the view, which names it, stays the
+    /// same.
     pub(crate) fn state_with(&self, shown: &[usize]) -> u64 {
         match shown.len() == self.labels().len() {
             true => self.state(),

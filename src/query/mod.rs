@@ -199,8 +199,8 @@ impl View {
         &self.of.schema
     }
 
-    /// The name of the array's state. None if the time range has a start, or if the state is unknown, be it for
-    /// the moment.
+    /// The name of the array's state. None if the time range has a start, or if the state is unknown, be it
+    /// for the moment.
     pub(crate) fn pin(&self) -> Option<Pin> {
         match &self.of.when {
             When::Pinned(pinned) if pinned.is_of(&self.of.array) => Some(pinned.pin),
@@ -311,8 +311,8 @@ impl View {
         }
     }
 
-    /// The fragments that have cells of a sparse view, if all their cells are cells of the view, each once: none
-    /// is deleted, outside of the view, or hidden by a newer one. Else None. Reads metadata alone.
+    /// The fragments that have cells of a sparse view, if all their cells are cells of the view, each once:
+    /// none is deleted, outside of the view, or hidden by a newer one. Else None. Reads metadata alone.
     pub(crate) fn whole_fragments(&self) -> Result<Option<Vec<Arc<FragmentInfo>>>> {
         match self.merge()? {
             Merge::Dense(_) => Ok(None),

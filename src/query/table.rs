@@ -407,8 +407,8 @@ impl Column {
     }
 }
 
-/// Cells that are read in order, as rows of tables are: chunks of them pass through the cache, unless the reader
-/// says that they stay.
+/// Cells that are read in order, as rows of tables are: chunks of them pass through the cache, unless the
+/// reader says that they stay.
 struct InOrder(Arc<dyn Cells>);
 
 impl Cells for InOrder {

@@ -2,8 +2,8 @@
 //! `anndata.<layer>.h5ad`; see [`crate::export::anndata`].
 //!
 //! They exist if the path went from an experiment through its member `ms` to the measurement, since obs is a
-//! member of the experiment. The first is listed as `dataset.zarr/` is: not in stores, and not if it is large.
-//! The others are there by name: listings ask for lengths. A member of such a name is shown instead.
+//! member of the experiment. The first is listed as `dataset.zarr/` is: not in stores, and not if it is
+//! large. The others are there by name: listings ask for lengths. A member of such a name is shown instead.
 
 use super::array_at::ArrayAt;
 use super::context::Context;
@@ -142,8 +142,8 @@ impl ShownMeasurement {
         Ok(hash(&(is_measurement, anndata)))
     }
 
-    /// What [`ShownMeasurement::exports`] comes from; None if the group is no measurement. Nothing that others
-    /// may read if that is unknown.
+    /// What [`ShownMeasurement::exports`] comes from; None if the group is no measurement. Nothing that
+    /// others may read if that is unknown.
     pub fn origin_of_exports(&self) -> Option<Origin> {
         match (is_measurement(&self.group), &self.experiment) {
             (Ok(false), _) => None,

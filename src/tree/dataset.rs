@@ -1,5 +1,5 @@
-//! What groups export: `dataset.zarr/`, `dataset.nc` and `dataset.json`, or for an image `image.ome.zarr/` and
-//! `dataset.json`; see [`crate::export::dataset`].
+//! What groups export: `dataset.zarr/`, `dataset.nc` and `dataset.json`, or for an image `image.ome.zarr/`
+//! and `dataset.json`; see [`crate::export::dataset`].
 //!
 //! All exist by name, unless there is nothing to export. A listing shows all or none of them: none in stores,
 //! where a group is listed with few requests, and none of large groups. A member of such a name is shown

@@ -62,8 +62,8 @@ impl Ground {
         })
     }
 
-    /// The coordinates along the axes of columns and of rows: the dimension of the view, the centres of pixels,
-    /// and attributes. None if pixels are numbered.
+    /// The coordinates along the axes of columns and of rows: the dimension of the view, the centres of
+    /// pixels, and attributes. None if pixels are numbered.
     pub(in crate::export) fn coordinates(&self) -> Option<[(usize, Centres, Attributes); 2]> {
         let [(x, columns), (y, rows)] = self.centres?;
         let system = System::horizontal(&self.crs);
@@ -191,8 +191,8 @@ pub(in crate::export) fn refer(
     variables.append(&mut references);
 }
 
-/// The attributes that the metadata has for a field, then those in which all its bands are alike: what the field
-/// cannot have, such as a no-data value beyond its type, is none.
+/// The attributes that the metadata has for a field, then those in which all its bands are alike: what the
+/// field cannot have, such as a no-data value beyond its type, is none.
 pub(super) fn with_bands(
     mut attributes: Attributes,
     placed: Option<&Placed<'_>>,

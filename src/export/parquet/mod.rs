@@ -8,9 +8,9 @@
 //! 1, after a dictionary page if the field is enumerated and its labels are text. Nothing is compressed. All
 //! positions follow from the number of cells ([`plan`]), and for var-sized cells from their offsets: a page
 //! is padded with zeros to its size without nulls, and the [footer](footer) to its size with the longest
-//! [statistics](statistics). Readers take as many values as the levels say. In large files there are gaps: column
-//! chunks begin at multiples of 4 KiB, and the footer lies so far behind the last of them that programs, who look
-//! at the last 64 to 256 KiB first, meet no values.
+//! [statistics](statistics). Readers take as many values as the levels say. In large files there are gaps:
+//! column chunks begin at multiples of 4 KiB, and the footer lies so far behind the last of them that
+//! programs, who look at the last 64 to 256 KiB first, meet no values.
 //!
 #![doc = include_str!("example.md")]
 
@@ -267,9 +267,9 @@ impl File {
         &self.table.view().array().engine
     }
 
-    /// Whether it is read by windows: for somebody who goes through a file on a disk by small reads, and waits
-    /// for each, as the kernel does not read ahead. Over a store the storage does, and a small cache would not
-    /// keep a window until all of it was read.
+    /// Whether it is read by windows: for somebody who goes through a file on a disk by small reads, and
+    /// waits for each, as the kernel does not read ahead. Over a store the storage does, and a small cache
+    /// would not keep a window until all of it was read.
     fn has_windows(&self, range: &Range<u64>) -> bool {
         /// So many windows take a small share of the cache.
         const MANY: u64 = 64;
@@ -280,8 +280,8 @@ impl File {
             && engine.cache.capacity() >= MANY * window
     }
 
-    /// Appends the bytes in `range` of the file, which must be in row groups, from windows. While the reader takes
-    /// one, helping threads make the next ones.
+    /// Appends the bytes in `range` of the file, which must be in row groups, from windows. While the reader
+    /// takes one, helping threads make the next ones.
     fn read_windows(self: &Arc<Self>, range: Range<u64>, out: &mut Output) -> Result<()> {
         let size = self.engine().tuning.table_window_bytes;
         for number in range.start / size..range.end.div_ceil(size) {

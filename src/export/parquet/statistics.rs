@@ -12,8 +12,8 @@
 //! - Cells of a fragment without the field have the fill value.
 //! - A date that is not-a-time or does not fit is null, so the null count of its tile is wrong.
 //!
-//! A leaf has statistics in all row groups or in none: DataFusion takes the bounds of those that have some for
-//! bounds of the file, and leaves out rows of the others.
+//! A leaf has statistics in all row groups or in none: DataFusion takes the bounds of those that have some
+//! for bounds of the file, and leaves out rows of the others.
 
 use super::leaf::{Encoding, Leaf, Logical, Physical, Shape};
 use crate::error::Result;

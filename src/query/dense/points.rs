@@ -63,8 +63,8 @@ impl Points {
         Ok(points)
     }
 
-    /// Calls `each` with the cells of a tile, some at a time, since a tile has any number of cells: the number
-    /// of the first of them in the fragment, and the indexes of all along each dimension.
+    /// Calls `each` with the cells of a tile, some at a time, since a tile has any number of cells: the
+    /// number of the first of them in the fragment, and the indexes of all along each dimension.
     fn pieces(
         &self,
         space: &Space,
@@ -92,8 +92,8 @@ impl Points {
         Ok(())
     }
 
-    /// Calls `each` with the cells in `wanted` that are in none of `hiding`, some at a time: the number of each
-    /// in the fragment, and its position in `target`.
+    /// Calls `each` with the cells in `wanted` that are in none of `hiding`, some at a time: the number of
+    /// each in the fragment, and its position in `target`.
     pub(super) fn within(
         &self,
         space: &Space,

@@ -90,8 +90,8 @@ impl Space {
         Area(self.axes.iter().map(|axis| (0, axis.last)).collect())
     }
 
-    /// A stored box as indexes, which may exceed the domain. `Corrupt` if it has another number of dimensions, or
-    /// the index of a lower end is above that of the upper one.
+    /// A stored box as indexes, which may exceed the domain. `Corrupt` if it has another number of
+    /// dimensions, or the index of a lower end is above that of the upper one.
     pub(super) fn area(&self, rect: &[range::Range]) -> Result<Area> {
         let wrong = || Error::corrupt("the box is not within the array's domain");
         if rect.len() != self.axes.len() {
