@@ -130,10 +130,7 @@ impl GenericTile {
 
     /// Decodes chunk `chunk` of `index`.
     pub fn decode_chunk(&self, blob: &dyn Blob, index: &ChunkIndex, chunk: usize) -> Result<Vec<u8>> {
-        let position = index
-            .chunks()
-            .get(chunk)
-            .ok_or_else(|| Error::internal(format!("the generic tile has no chunk {chunk}")))?;
+        let position = &index.chunks()[chunk];
         let (metadata_length, data_length) = (position.metadata_length, position.filtered_length);
         let decode = || {
             self.codec

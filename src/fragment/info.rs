@@ -273,11 +273,7 @@ impl FragmentInfo {
     /// The var sizes of a slot: running sums and the list.
     pub fn var_sizes(&self, slot: usize, hold: bool) -> Result<(Arc<PrefixSums>, Arc<dyn TileList>)> {
         let list = self.list(slot, TileListKey::TileVarSizes, hold)?;
-        let cell = self
-            .var_sums
-            .get(slot)
-            .ok_or_else(|| Error::internal(format!("slot {slot}")))?;
-        let sums = get_or_make(cell, || {
+        let sums = get_or_make(&self.var_sums[slot], || {
             self.check_tiles(slot)?;
             PrefixSums::new(&*list, self.geometry.tile_num).map(Arc::new)
         });

@@ -184,10 +184,7 @@ impl TileFile {
         chunk: usize,
         keep: Keep,
     ) -> Result<Arc<DecodedChunk>> {
-        let position = *index
-            .chunks()
-            .get(chunk)
-            .ok_or_else(|| Error::internal("the tile has no such chunk"))?;
+        let position = index.chunks()[chunk];
         // Twice the offsets: as numbers, and as bytes.
         let offsets = match self.codec.embeds_offsets() {
             true => self.geometry.cells_of(tile).saturating_mul(16),
@@ -299,7 +296,7 @@ impl TileFile {
         while position < range.end {
             let (number, found) = index
                 .find(position)
-                .and_then(|n| Some((n, index.chunks().get(n)?)))
+                .map(|number| (number, &index.chunks()[number]))
                 .ok_or_else(|| {
                     self.place(
                         tile,

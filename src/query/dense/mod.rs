@@ -244,8 +244,7 @@ impl Dense {
     /// The newest fragment that has attribute `index` in another form and that some cell comes from: its
     /// name, and the difference.
     pub(super) fn unreadable(&self, index: usize) -> Result<Option<(String, &'static str)>> {
-        let missing = || Error::internal(format!("there is no attribute {index}"));
-        let attribute = self.schema.attributes.get(index).ok_or_else(missing)?;
+        let attribute = &self.schema.attributes[index];
         let stack = self.stack()?;
         let slots = stack.slots(&attribute.name, attribute.form());
         let layers = stack.overlay.layers();

@@ -266,11 +266,8 @@ impl Gather {
 
     /// The cells of input `input`; None if they have the fill value.
     fn stored(&self, input: usize) -> Result<Option<&FragmentCells>> {
-        let (Some(cell), Some(source)) = (self.stored.get(input), self.merged.inputs().get(input)) else {
-            return Err(Error::internal("there is no such fragment"));
-        };
-        let stored = cell.get_or_init(|| {
-            let info = &source.info;
+        let stored = self.stored[input].get_or_init(|| {
+            let info = &self.merged.inputs()[input].info;
             match info.stored_as(&self.field) {
                 Stored::Nothing => Ok(None),
                 Stored::Same(found) => {
@@ -491,8 +488,7 @@ impl Runs for Gather {
     }
 
     fn fixed(&self, cells: Range<u64>, out: &mut Output) -> Result<()> {
-        let size = self.field.cell_size();
-        let size = size.ok_or_else(|| Error::internal("var-sized cells have no fixed size"))?;
+        let size = self.field.cell_size().expect("fixed-size cells");
         self.entries(cells, size, Content::Data, &self.field.fill_value, out)
     }
 

@@ -239,14 +239,12 @@ impl Input {
     }
 
     /// The candidates in the same tile as that with rank `rank`.
-    pub(super) fn tile_of(&self, rank: u64) -> Result<Range<u64>> {
-        let at = self.candidates.partition_point(|run| run.end() <= rank);
-        let run = self.candidates.get(at);
-        let run = run.ok_or_else(|| Error::internal(format!("there is no candidate {rank}")))?;
+    pub(super) fn tile_of(&self, rank: u64) -> Range<u64> {
+        let run = &self.candidates[self.candidates.partition_point(|run| run.end() <= rank)];
         // A run begins at a tile.
         let size = self.info.geometry.tile_cells;
         let start = rank - (rank - run.rank) % size;
-        Ok(start..run.end().min(start + size))
+        start..run.end().min(start + size)
     }
 
     /// Its candidates as whole tiles.
@@ -358,8 +356,7 @@ impl Input {
 
     /// The key of the candidate with rank `rank`.
     pub(super) fn key<K: SortKey>(&self, order: &GlobalOrder, rank: u64) -> Result<K> {
-        let cells = self.cells(rank..rank + 1).next();
-        let cells = cells.ok_or_else(|| Error::internal(format!("there is no candidate {rank}")))?;
+        let cells = self.cells(rank..rank + 1).next().expect("a candidate");
         let mut coordinates = Vec::with_capacity(self.dimensions.len());
         for dimension in &self.dimensions {
             coordinates.push(Values::read(dimension, cells.clone())?);
@@ -367,7 +364,7 @@ impl Input {
         let columns: Vec<CellSlice> = coordinates.iter().map(Values::slice).collect();
         let mut keys = Vec::with_capacity(1);
         K::append(order, &columns, &mut keys);
-        keys.pop().ok_or_else(|| Error::internal("made no key of a cell"))
+        Ok(keys.pop().expect("a key for each cell"))
     }
 
     /// Whether the order of its cells may depend on how bytes of strings are compared. On most machines,

@@ -650,12 +650,12 @@ impl<K: SortKey + 'static> Merged for Head<K> {
             let mut left = cells.start.max(own.start)..cells.end.min(own.end);
             while !left.is_empty() {
                 let wanted = left.start - own.start..left.end - own.start;
-                let found = match (&part.first, self.all.components.get(part.component)) {
-                    (Some(first), _) => first.part(wanted)?,
-                    (None, Some(component)) => {
+                let found = match &part.first {
+                    Some(first) => first.part(wanted)?,
+                    None => {
+                        let component = &self.all.components[part.component];
                         component.part(&self.all.array.engine, &self.all.rules, wanted)?
                     }
-                    (None, None) => return Err(Error::internal("there is no such component")),
                 };
                 if found.count() == 0 {
                     return Err(Error::internal(format!("no part has cell {}", left.start)));

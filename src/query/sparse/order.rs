@@ -105,7 +105,7 @@ impl<K: SortKey> Order<K> {
                 rank = end;
                 continue;
             }
-            let tile = input.tile_of(rank)?;
+            let tile = input.tile_of(rank);
             let in_order = match ends::<K>(rules, input, tile.clone())? {
                 Looked::InOrder(first, last) => lock(&self.seen).add(tile.clone(), first, last),
                 Looked::Nothing => true,
