@@ -110,7 +110,7 @@ impl Dense {
                 chunks.sides = vec![(*rows).min(rows_of_chunk(*width)).max(1), (*width).max(1)];
             }
             // As other arrays of one axis are.
-            (Division::Tiles, [cells]) => chunks.sides = vec![(*cells).min(MAX_CELLS).max(1)],
+            (Division::Tiles, [cells]) => chunks.sides = vec![(*cells).clamp(1, MAX_CELLS)],
             _ => {}
         }
         Ok(chunks)

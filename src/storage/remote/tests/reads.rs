@@ -278,7 +278,8 @@ fn errors_have_their_errno_and_are_not_cached() {
         store: "S3",
         source: text.into(),
     };
-    let faults: [(fn(&'static str) -> E, &str, i32, &str); 9] = [
+    type Fault = fn(&'static str) -> E;
+    let faults: [(Fault, &str, i32, &str); 9] = [
         (denied, "403", libc::EACCES, "give others"),
         (unauthenticated, "401", libc::EACCES, "wants credentials"),
         (generic, "403 Forbidden", libc::EACCES, "give others"),
