@@ -325,8 +325,8 @@ impl Engine {
         }
     }
 
-    /// `files`, which are small and are read one after the other. If each takes a request, those of many are made
-    /// at once.
+    /// `files`, which are small and are read one after the other. If each takes a request, those of many are
+    /// made at once.
     pub fn in_turn<'e>(&'e self, files: &'e [PathBuf]) -> impl Iterator<Item = &'e Path> {
         files.chunks(PREFETCHED_FILES).flat_map(move |files| {
             self.storage.will_read_tails(files, PREFETCHED_BYTES);

@@ -89,8 +89,8 @@ const UNFINISHED: &str = ".tiledbfs-unfinished";
 /// Bytes per read and write of a thread.
 const PIECE_SIZE: u64 = 4 << 20;
 
-/// A local change shows in what is opened this much later, and [`storage::lag`] more: listings are some tenths
-/// of a second old at most.
+/// A local change shows in what is opened this much later, and [`storage::lag`] more: listings are some
+/// tenths of a second old at most.
 const LOCAL_LAG: Duration = Duration::from_secs(1);
 
 /// How much later an object may have been stored than the store says, which tells seconds by its own clock.

@@ -58,8 +58,8 @@ static LOOK_AT_STDOUT: extern "C" fn() = {
     look
 };
 
-/// stdout without the line buffer of the standard library, which also hides errors. It is no copy of the descriptor:
-/// to close that would take away what [`close_stdout`] is told.
+/// stdout without the line buffer of the standard library, which also hides errors. It is no copy of the
+/// descriptor: to close that would take away what [`close_stdout`] is told.
 #[derive(Clone, Copy)]
 pub struct Stdout {
     /// Whether it is a terminal.
@@ -84,8 +84,8 @@ pub fn close_stdout() -> Result<(), Failure> {
     close_copy(io::stdout()).map_err(|error| Failure::new(format!("cannot write: {error}")))
 }
 
-/// Closes a copy of a descriptor. NFS and file systems in FUSE may say only then that what was written is lost, for
-/// instance because a disk was full.
+/// Closes a copy of a descriptor. NFS and file systems in FUSE may say only then that what was written is
+/// lost, for instance because a disk was full.
 pub fn close_copy(descriptor: impl AsFd) -> io::Result<()> {
     let copy = descriptor.as_fd().try_clone_to_owned()?;
     Ok(nix::unistd::close(copy)?)

@@ -203,8 +203,9 @@ fn tells_missing(field: &Field, metadata: &Attributes) -> bool {
     is_packed(metadata) && !has_other_sign && field.datatype.size() > 1
 }
 
-/// The value that stands for missing values of an attribute, given the metadata of it: its `_FillValue`, or that
-/// of [`fill_value`]. Packed values become floats in any case, so that to tell what is missing makes nothing worse.
+/// The value that stands for missing values of an attribute, given the metadata of it: its `_FillValue`, or
+/// that of [`fill_value`]. Packed values become floats in any case, so that to tell what is missing makes
+/// nothing worse.
 pub(super) fn missing(field: &Field, covered: bool, metadata: &Attributes) -> Option<Vec<u8>> {
     let told = metadata.iter().find_map(|(key, value)| match value {
         Value::Numbers(_, bytes) if key == "_FillValue" => Some(bytes.clone()),

@@ -27,9 +27,9 @@
 //! 192  01 00 02 00 03 00 04 00 05 00 06 00   values
 //! ```
 //!
-//! Dates and times are the stored integers. Null cells hold the no-data value (GDAL_NODATA), which is that of the
-//! metadata or, where the rule for `_FillValue` allows it, the attribute's fill. What GDAL tells of a raster that
-//! it wrote is in [`geo`].
+//! Dates and times are the stored integers. Null cells hold the no-data value (GDAL_NODATA), which is that of
+//! the metadata or, where the rule for `_FillValue` allows it, the attribute's fill. What GDAL tells of a
+//! raster that it wrote is in [`geo`].
 //!
 //! `<attr>.tif.ovr` has the same attribute of smaller resolutions as images after each other, larger ones
 //! first: all directories, of which each has the offset of the next, then all values. Their entry 254, 1,
@@ -295,8 +295,8 @@ pub(super) struct Image {
     pub(super) rgb: bool,
     /// The no-data value in digits.
     nodata: Option<String>,
-    /// The stored value of pixels without data, null ones too; None if there is none, so that null pixels hold the
-    /// attribute's fill.
+    /// The stored value of pixels without data, null ones too; None if there is none, so that null pixels
+    /// hold the attribute's fill.
     pub(super) missing: Option<Vec<u8>>,
     /// Where it is on the ground.
     geo: Geo,

@@ -342,8 +342,8 @@ impl Mounted {
         Ok(())
     }
 
-    /// Where it is mounted by now: directories above the mount point may be renamed, and the mount itself moved.
-    /// None if it is not. Fails with `Io(EBUSY)` if something else is mounted on top of it.
+    /// Where it is mounted by now: directories above the mount point may be renamed, and the mount itself
+    /// moved. None if it is not. Fails with `Io(EBUSY)` if something else is mounted on top of it.
     fn uppermost(&self) -> Result<Option<PathBuf>> {
         let table = mountinfo::mounts().map_err(|error| Error::io(&error))?;
         let of = |entry: &MountEntry| (entry.id, entry.device, entry.source.clone());

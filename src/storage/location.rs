@@ -98,8 +98,8 @@ impl Location {
     }
 }
 
-/// The one of several schemes for a store that URLs have here. TileDB calls Azure's `azure`, and Google's `gcs`
-/// or `gs`.
+/// The one of several schemes for a store that URLs have here. TileDB calls Azure's `azure`, and Google's
+/// `gcs` or `gs`.
 fn usual_scheme(scheme: &str) -> &str {
     match scheme {
         "s3a" => "s3",

@@ -109,8 +109,8 @@ fn all_is_put_in_place_and_taken_away() {
     }
 }
 
-/// Puts `program` into a directory. By another process: one that is started meanwhile would inherit a file that is
-/// open for writing, and the program could not be run.
+/// Puts `program` into a directory. By another process: one that is started meanwhile would inherit a file
+/// that is open for writing, and the program could not be run.
 fn copy_program(directory: &Path) {
     let mut command = Command::new("cp");
     command.args([env!("CARGO_BIN_EXE_tiledbfs"), "program"]);

@@ -1,5 +1,5 @@
-//! `cp` and `cat` onto a file system that takes all that is written, and says afterwards that it is lost, as NFS and
-//! sshfs do where the disk of the server is full.
+//! `cp` and `cat` onto a file system that takes all that is written, and says afterwards that it is lost, as
+//! NFS and sshfs do where the disk of the server is full.
 
 use crate::common::place::Place;
 use fuser::{

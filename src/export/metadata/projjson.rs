@@ -1,5 +1,5 @@
-//! PROJJSON, in which GDAL and others keep reference systems, as WKT2:2019: programs that read NetCDF and Zarr
-//! take WKT alone.
+//! PROJJSON, in which GDAL and others keep reference systems, as WKT2:2019: programs that read NetCDF and
+//! Zarr take WKT alone.
 //!
 //! Both say the same part by part: `{"type": "GeographicCRS", "name": "a", "datum": {...}, ...}` is
 //! `GEOGCRS["a",DATUM[...],...]`. Scopes, areas of use and remarks are left out.

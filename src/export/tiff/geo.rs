@@ -88,8 +88,8 @@ fn palette(colours: &[[u8; 3]], bits: u64) -> Vec<u16> {
     out
 }
 
-/// The directory of keys of a reference system, and the text of those that have one. The year of coordinates is the
-/// only number.
+/// The directory of keys of a reference system, and the text of those that have one. The year of coordinates
+/// is the only number.
 fn keys(wkt: &str, is_point: bool, has_epoch: bool) -> (Vec<u16>, String) {
     const MODEL: u16 = 1024;
     const RASTER: u16 = 1025;

@@ -84,8 +84,8 @@ pub(super) struct File {
     pub(super) len: u64,
     pub(super) mtime: u64,
     pub(super) etag: Option<String>,
-    /// Hash of the path; length; hash of the ETag. Without one, the time, or a hash of it and of how often the
-    /// file was found changed, since two states may have one time.
+    /// Hash of the path; length; hash of the ETag. Without one, the time, or a hash of it and of how often
+    /// the file was found changed, since two states may have one time.
     pub(super) version: (u64, u64, u64),
 }
 

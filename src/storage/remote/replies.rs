@@ -155,8 +155,8 @@ impl Wanted {
                     "the store sends a page of a listing without the token of the next",
                 ));
             }
-            // `object_store` drops the slash that a key begins with, and would take `/a` for `a`. With two it is
-            // an error.
+            // `object_store` drops the slash that a key begins with, and would take `/a` for `a`. With two it
+            // is an error.
             for name in ["<Key>/", "<Name>/"] {
                 if text.contains(name) {
                     return Ok(text.replace(name, &format!("{name}/")).into());

@@ -98,8 +98,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The settings in environment variables whose names begin with `prefix`. Empty ones count as none, as for the
-/// programs of the stores.
+/// The settings in environment variables whose names begin with `prefix`. Empty ones count as none, as for
+/// the programs of the stores.
 fn settings<K: FromStr>(prefix: &'static str) -> impl Iterator<Item = (K, String)> {
     std::env::vars_os().filter_map(move |(name, value)| {
         let name = name.to_str().filter(|name| name.starts_with(prefix))?;
@@ -233,8 +233,8 @@ impl Opening<'_> {
         }
     }
 
-    /// Settings for connections to `endpoint`, the store's own if that is empty. `configured` looks up the store's
-    /// environment variables. Fails if `endpoint` is not the URL of a web server.
+    /// Settings for connections to `endpoint`, the store's own if that is empty. `configured` looks up the
+    /// store's environment variables. Fails if `endpoint` is not the URL of a web server.
     fn client_options(
         &self,
         endpoint: &str,
@@ -580,8 +580,8 @@ fn with_bucket(endpoint: &str, bucket: &str) -> String {
     }
 }
 
-/// Where Amazon S3 tells the region of `bucket`. Its certificate is for names with one label before its own, and
-/// names of hosts have no capitals, as old buckets may.
+/// Where Amazon S3 tells the region of `bucket`. Its certificate is for names with one label before its own,
+/// and names of hosts have no capitals, as old buckets may.
 fn bucket_url(bucket: &str) -> String {
     let is_label = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     match bucket.bytes().all(is_label) {

@@ -146,8 +146,8 @@ fn systemd_understands_the_unit() {
     assert!(output.status.success() && ours.is_empty(), "{errors}");
 }
 
-/// Names that systemd-escape writes have a backslash for each hyphen, and systemd reads EnvironmentFile= as a pattern,
-/// in which that protects the next character.
+/// Names that systemd-escape writes have a backslash for each hyphen, and systemd reads EnvironmentFile= as a
+/// pattern, in which that protects the next character.
 #[test]
 fn settings_are_found_by_the_path_of_the_mount_point() {
     for setting in ["AssertFileNotEmpty", "EnvironmentFile"] {
