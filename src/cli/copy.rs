@@ -111,6 +111,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         args,
         begun,
         source: PathBuf::new(),
+        lag: None,
         save_every: SAVE_EVERY,
         copier: Copier {
             threads: threads.min(MAX_THREADS),
@@ -226,6 +227,8 @@ struct TreeCopy<'a> {
     begun: SystemTime,
     /// Where what is copied lies.
     source: PathBuf,
+    /// How much later a change shows in what is opened of it; None of a store.
+    lag: Option<Duration>,
     save_every: Duration,
     copier: Copier,
     copied: u64,
@@ -253,6 +256,7 @@ impl TreeCopy<'_> {
     fn node(&mut self, found: Found<'_>, target: &Path, failures: &mut Failures) -> Result<(), Stop> {
         self.check_place(&found, target)?;
         self.source = found.source.to_owned();
+        self.lag = local_lag(&self.source);
         match found.node {
             Node::File(_) if target.as_os_str().as_bytes().ends_with(b"/") && !target.is_dir() => {
                 Err(failed(target.as_os_str(), "is not a directory").into())
@@ -404,7 +408,7 @@ impl TreeCopy<'_> {
         if !state_time(at).is_some_and(|time| is_at(there, time)) {
             return None;
         }
-        match local_lag(&self.source) {
+        match self.lag {
             None => own,
             Some(lag) => there.created().ok()?.checked_sub(lag),
         }
@@ -412,7 +416,7 @@ impl TreeCopy<'_> {
 
     /// The time of a copy that is opened now.
     fn time(&self) -> SystemTime {
-        let now = shown(local_lag(&self.source), self.begun, SystemTime::now());
+        let now = shown(self.lag, self.begun, SystemTime::now());
         match self.args.source_args.at {
             None => now,
             // What was written later is newer. A range without its beginning is older than anything.

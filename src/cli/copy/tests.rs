@@ -113,6 +113,7 @@ fn copied_from(
         args: &args,
         begun: UNIX_EPOCH,
         source: "source".into(),
+        lag: Some(LOCAL_LAG),
         save_every,
         copier: Copier {
             threads: 3,
