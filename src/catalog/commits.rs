@@ -239,7 +239,7 @@ pub(super) fn vacuums(engine: &Engine, commits: &[CommitFile]) -> Result<(Vec<Va
     Ok((found, damage))
 }
 
-/// The fragments that vacuum files list, by name, each with the indexes of those files.
+/// What vacuum files list, fragments or metadata files, by name, each with the indexes of those files.
 pub(super) struct Replaced<'v>(HashMap<&'v [u8], Vec<usize>>);
 
 impl<'v> Replaced<'v> {
@@ -253,9 +253,9 @@ impl<'v> Replaced<'v> {
         Replaced(replaced)
     }
 
-    /// The vacuum files that list the fragment `name`.
-    pub(super) fn vacuums_of(&self, name: &str) -> Vec<usize> {
-        self.0.get(name.as_bytes()).cloned().unwrap_or_default()
+    /// The vacuum files that list `name`.
+    pub(super) fn vacuums_of(&self, name: &[u8]) -> Vec<usize> {
+        self.0.get(name).cloned().unwrap_or_default()
     }
 }
 
@@ -377,7 +377,7 @@ impl<'a> Committed<'a> {
                 stem: stem.to_owned(),
                 expected_until: until(marker, &parsed),
                 parsed,
-                vacuums: replaced.vacuums_of(stem),
+                vacuums: replaced.vacuums_of(stem.as_bytes()),
             })
         });
         let mut missing: Vec<_> = missing.collect();
@@ -452,9 +452,9 @@ mod tests {
         let vacuums: Vec<Vacuum> = vacuums.collect();
         let replaced = Replaced::by(&vacuums);
         for (index, name) in names.iter().enumerate() {
-            assert_eq!(replaced.vacuums_of(name), [index]);
+            assert_eq!(replaced.vacuums_of(name.as_bytes()), [index]);
         }
-        assert_eq!(replaced.vacuums_of("all").len(), 100);
-        assert!(replaced.vacuums_of("none").is_empty());
+        assert_eq!(replaced.vacuums_of(b"all").len(), 100);
+        assert!(replaced.vacuums_of(b"none").is_empty());
     }
 }

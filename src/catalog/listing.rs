@@ -261,7 +261,7 @@ impl ArrayListing {
             fragments.push(FragmentEntry {
                 name: name.to_owned(),
                 uncommitted,
-                vacuums: replaced.vacuums_of(name),
+                vacuums: replaced.vacuums_of(name.as_bytes()),
                 fragment: make(path, name, parsed),
             });
         }

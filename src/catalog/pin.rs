@@ -19,7 +19,7 @@
 //! For the array of a dimension label, its path in the array and a `/` stand before each name.
 
 use super::Array;
-use super::commits::Vacuum;
+use super::commits::{Replaced, Vacuum};
 use super::listing::{ArrayListing, SchemaFile};
 use super::snapshot::{Snapshot, counts, is_in_force, missing};
 use super::time::TimeRange;
@@ -434,16 +434,16 @@ impl Items {
             replaced_by: Vec::new(),
         }));
         let (first, before) = (self.items.len(), self.consolidations.len());
+        let replaced = Replaced::by(&listing.metadata.vacuums);
         let mut results = HashMap::new();
         for (index, file) in listing.metadata.files.iter().enumerate() {
             let name = file_name(&file.path);
             results.insert(name, first + index);
-            let vacuums = listing.metadata.vacuums.iter().enumerate();
-            let replacing = vacuums.filter(|(_, vacuum)| vacuum.replaced.contains(name));
+            let replacing = replaced.vacuums_of(name).into_iter();
             self.items.push(Item {
                 hash: number("metadata", &String::from_utf8_lossy(name)),
                 counts: times.covers(file.parsed.timestamps),
-                replaced_by: replacing.map(|(index, _)| before + index).collect(),
+                replaced_by: replacing.map(|index| before + index).collect(),
             });
         }
         for Vacuum { stem, parsed, .. } in &listing.metadata.vacuums {
