@@ -284,7 +284,7 @@ impl Engine {
         if !self.storage.is_remote() {
             return false;
         }
-        let is_old = self.storage.forget_older(directory, RELIST_INTERVAL);
+        let is_old = self.storage.forget(directory, RELIST_INTERVAL);
         let mut last = lock(&self.listed_anew);
         if !is_old && last.is_some_and(|last| last.elapsed() < RELIST_INTERVAL) {
             return false;
@@ -292,7 +292,7 @@ impl Engine {
         *last = Some(Instant::now());
         drop(last);
         if !is_old {
-            self.storage.forget(directory);
+            self.storage.forget(directory, Duration::ZERO);
         }
         true
     }
@@ -312,7 +312,7 @@ impl Engine {
         let age = now().checked_sub(time);
         let age = age.map_or(Duration::ZERO, Duration::from_millis);
         for directory in directories {
-            self.storage.forget_older(directory, age);
+            self.storage.forget(directory, age);
         }
     }
 

@@ -20,6 +20,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The members of a group after all details files were replayed.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -252,7 +253,8 @@ impl OpenGroup {
         let (group, until) = match read_group(&self.engine, &self.path) {
             // A listing may be older than a vacuum.
             Err(error) if error.kind() == ErrorKind::Missing => {
-                self.engine.storage.forget(&self.path.join(GROUP_DIRECTORY));
+                let directory = self.path.join(GROUP_DIRECTORY);
+                self.engine.storage.forget(&directory, Duration::ZERO);
                 read_group(&self.engine, &self.path)?
             }
             found => found?,
@@ -396,7 +398,7 @@ fn normalise(path: &Path) -> Option<PathBuf> {
 }
 
 /// The name of a member in listings: its own, or the last segment of its URI. None if it has neither.
-pub fn member_name(member: &GroupMember) -> Option<&[u8]> {
+fn member_name(member: &GroupMember) -> Option<&[u8]> {
     match &member.name {
         Some(name) if !name.is_empty() => Some(name),
         _ => member

@@ -76,6 +76,11 @@ pub struct Array {
     labels: Mutex<HashMap<PathBuf, Arc<Array>>>,
 }
 
+/// The directories of the array at `path` of which a listing is made.
+fn directories(path: &Path) -> [PathBuf; DIRECTORIES.len()] {
+    DIRECTORIES.map(|directory| join(path, Path::new(directory)))
+}
+
 impl Drop for Array {
     /// Nobody needs the files of the array any more.
     fn drop(&mut self) {
@@ -87,10 +92,7 @@ impl Array {
     /// The array at `path`. Reads nothing.
     pub(crate) fn new(engine: Arc<Engine>, path: PathBuf) -> Self {
         let key = engine.key_for(&path).cloned();
-        let directories = DIRECTORIES
-            .iter()
-            .map(|directory| join(&path, Path::new(directory)));
-        let listing = Revalidated::new(directories.collect());
+        let listing = Revalidated::new(directories(&path).into());
         let schemas = Arc::new(Schemas::new(engine.clone(), path.clone(), key.clone()));
         let repeated_footers = RepeatedFooters::new(engine.clone(), key.clone());
         Array {
@@ -150,9 +152,8 @@ impl Array {
         self.look_again();
         for _ in 0..TRIES {
             let Some(age) = age() else { break };
-            let storage = &self.engine.storage;
-            let old = DIRECTORIES
-                .map(|directory| storage.forget_older(&join(&self.path, Path::new(directory)), age));
+            let directories = directories(&self.path);
+            let old = directories.map(|directory| self.engine.storage.forget(&directory, age));
             if !old.contains(&true) {
                 break;
             }
@@ -170,8 +171,7 @@ impl Array {
     /// [`Array::look_again`], and of an object store the next listing is one that was not begun before
     /// `time`, in milliseconds since the Unix epoch, or if that is to come, now.
     pub(crate) fn look_again_since(&self, time: u64) {
-        let directories = DIRECTORIES.map(|directory| join(&self.path, Path::new(directory)));
-        self.engine.forget_listings_before(&directories, time);
+        self.engine.forget_listings_before(&directories(&self.path), time);
         self.look_again();
     }
 
@@ -200,8 +200,8 @@ impl Array {
         if !torn {
             return Ok(listing);
         }
-        for directory in DIRECTORIES {
-            self.engine.storage.forget(&self.path.join(directory));
+        for directory in directories(&self.path) {
+            self.engine.storage.forget(&directory, Duration::ZERO);
         }
         self.expect_fragments()?;
         self.list_once(before)
@@ -302,18 +302,13 @@ impl Array {
         self.schemas.get(&self.schema_file(snapshot)?.name)
     }
 
-    /// The file of the schema in force now.
-    pub(crate) fn latest_schema_file(&self) -> Result<SchemaFile> {
-        self.schema_file(&*self.snapshot(None)?)
-    }
-
     /// The schema in force now.
     ///
     /// # Errors
     ///
     /// `Corrupt` if there is none; fails if it cannot be listed, read or decoded.
     pub fn latest_schema(&self) -> Result<Arc<Schema>> {
-        self.schemas.get(&self.latest_schema_file()?.name)
+        self.schema(&*self.snapshot(None)?)
     }
 
     /// The enumeration in `file`, one of those that the schema names.

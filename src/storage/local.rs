@@ -8,8 +8,7 @@ use super::open_file_cache::is_out_of_descriptors;
 use super::permissions::PermissionCache;
 use super::walk::{Place, walk};
 use super::{
-    Audience, Blob, DirEntry, EntryType, LocalFiles, Metadata, Reached, Space, Storage, Want, found, join,
-    local_inside,
+    Audience, Blob, DirEntry, EntryType, Metadata, Reached, Space, Storage, Want, found, join, local_inside,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::hash;
@@ -295,13 +294,15 @@ impl Storage for LocalStorage {
         self.permissions.reached(&join(&self.root, path), want)
     }
 
-    fn local(&self) -> Option<&dyn LocalFiles> {
+    fn local(&self) -> Option<&LocalStorage> {
         Some(self)
     }
 }
 
-impl LocalFiles for LocalStorage {
-    fn check_root(&self) -> Result<()> {
+impl LocalStorage {
+    /// Fails while the root is missing, or is not the directory that was opened. While it does, "not found"
+    /// from other calls means nothing.
+    pub fn check_root(&self) -> Result<()> {
         let gone =
             |cause: String| Error::new(ErrorKind::Io(libc::EIO), cause).in_file(self.display(Path::new("")));
         // `ROOT/.` rather than `ROOT`: fails also if this process may not enter the directory.
@@ -320,7 +321,8 @@ impl LocalFiles for LocalStorage {
         }
     }
 
-    fn used_space(&self) -> Result<Space> {
+    /// What is used of the file system that the root is on. Fails as [`LocalStorage::check_root`] does.
+    pub fn used_space(&self) -> Result<Space> {
         self.check_root()?;
         let found = statvfs(&self.root).map_err(|errno| self.error(&errno.into(), Path::new("")))?;
         let block_size = u32::try_from(found.fragment_size())
@@ -334,7 +336,9 @@ impl LocalFiles for LocalStorage {
         })
     }
 
-    fn racy_window(&self, directories: &[PathBuf]) -> Duration {
+    /// For this long after a change of one of `directories` its times may hide another change, or its listing
+    /// be older than they are.
+    pub fn racy_window(&self, directories: &[PathBuf]) -> Duration {
         // Another file system may be mounted below the root.
         let is_of_fuse = |path: &PathBuf| {
             let full = join(&self.root, path);
@@ -347,11 +351,13 @@ impl LocalFiles for LocalStorage {
         }
     }
 
-    fn is_link(&self, path: &Path) -> bool {
+    /// Whether the last component of `path` is a symbolic link.
+    pub fn is_link(&self, path: &Path) -> bool {
         fs::symlink_metadata(join(&self.root, path)).is_ok_and(|metadata| metadata.is_symlink())
     }
 
-    fn is_there(&self, path: &Path) -> bool {
+    /// Whether there is anything at `path`, also a special file, or a link that leads nowhere.
+    pub fn is_there(&self, path: &Path) -> bool {
         fs::symlink_metadata(join(&self.root, path)).is_ok()
     }
 }

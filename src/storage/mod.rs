@@ -134,8 +134,8 @@ pub trait Storage: Send + Sync {
         Ok((None, self.list(path)?))
     }
 
-    /// The operations that only local files have; None for other sources.
-    fn local(&self) -> Option<&dyn LocalFiles> {
+    /// The local files, which have operations of their own; None for other sources.
+    fn local(&self) -> Option<&LocalStorage> {
         self.inner()?.local()
     }
 
@@ -149,16 +149,10 @@ pub trait Storage: Send + Sync {
         self.inner().map_or(Some(Duration::ZERO), |inner| inner.lag())
     }
 
-    /// Drops what is cached about `path`, because it seems to be out of date.
-    fn forget(&self, path: &Path) {
-        if let Some(inner) = self.inner() {
-            inner.forget(path);
-        }
-    }
-
-    /// [`Storage::forget`] if what is cached about `path` is of `age` or older. Returns whether it is.
-    fn forget_older(&self, path: &Path, age: Duration) -> bool {
-        self.inner().is_some_and(|inner| inner.forget_older(path, age))
+    /// Drops what is cached about `path`, because it seems to be out of date, if it is of `age` or older.
+    /// Returns whether it is.
+    fn forget(&self, path: &Path, age: Duration) -> bool {
+        self.inner().is_some_and(|inner| inner.forget(path, age))
     }
 
     /// A hint: those of these directories that exist will be listed soon.
@@ -198,26 +192,6 @@ fn found(number: usize, metadata: Result<Metadata>) -> Result<Option<Metadata>> 
         Err(error) if error.kind() == ErrorKind::NotFound && number > 0 => Ok(None),
         metadata => metadata.map(Some),
     }
-}
-
-/// Operations that only local files have.
-pub trait LocalFiles: Send + Sync {
-    /// Fails while the root is missing, or is not the directory that was opened. While it does, "not found"
-    /// from other calls means nothing.
-    fn check_root(&self) -> Result<()>;
-
-    /// Whether the last component of `path` is a symbolic link.
-    fn is_link(&self, path: &Path) -> bool;
-
-    /// Whether there is anything at `path`, also a special file, or a link that leads nowhere.
-    fn is_there(&self, path: &Path) -> bool;
-
-    /// What is used of the file system that the root is on. Fails as [`LocalFiles::check_root`] does.
-    fn used_space(&self) -> Result<Space>;
-
-    /// For this long after a change of one of `directories` its times may hide another change, or its listing
-    /// be older than they are.
-    fn racy_window(&self, directories: &[PathBuf]) -> Duration;
 }
 
 /// The size of a file system, as in statvfs(3).

@@ -8,7 +8,7 @@ use crate::runtime::lock;
 use crate::runtime::requester::on_another_thread;
 use crate::runtime::single_flight::Memo;
 use crate::storage::location::Location;
-use crate::storage::{Audience, Blob, DirEntry, LocalFiles, Metadata, Storage, Want};
+use crate::storage::{Audience, Blob, DirEntry, LocalStorage, Metadata, Storage, Want};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -150,7 +150,7 @@ impl Storage for FollowingStorage {
     }
 
     /// Members outside of a source are never local.
-    fn local(&self) -> Option<&dyn LocalFiles> {
+    fn local(&self) -> Option<&LocalStorage> {
         self.source.local()
     }
 
@@ -163,15 +163,9 @@ impl Storage for FollowingStorage {
         self.source.lag()
     }
 
-    fn forget(&self, path: &Path) {
-        if let Ok((storage, path)) = self.resolve(path) {
-            storage.forget(path);
-        }
-    }
-
-    fn forget_older(&self, path: &Path, age: Duration) -> bool {
+    fn forget(&self, path: &Path, age: Duration) -> bool {
         let resolved = self.resolve(path);
-        resolved.is_ok_and(|(storage, path)| storage.forget_older(path, age))
+        resolved.is_ok_and(|(storage, path)| storage.forget(path, age))
     }
 
     fn will_list(&self, directories: &[PathBuf]) {

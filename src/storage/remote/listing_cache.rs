@@ -365,7 +365,7 @@ impl Lister<'_> {
     async fn list(&self, depth: Depth) -> Result<Listed> {
         let names = self.pages.expected(self.path);
         if depth != Depth::Names
-            && let Some(first) = self.pages.flat(self.path, None).await?
+            && let Some(first) = self.pages.flat(self.path, None, None).await?
         {
             let share = Share::of(self.room);
             self.admit(&share, &first)?;
@@ -425,7 +425,7 @@ impl Lister<'_> {
             parts.into_iter().flatten().for_each(|page| tree.add(page));
         }
         while let Some(token) = next {
-            let page = self.pages.flat(self.path, Some(token)).await?;
+            let page = self.pages.flat(self.path, Some(token), None).await?;
             let mut page = page.ok_or_else(|| Error::internal("a store with pages has none"))?;
             self.admit(&share, &page)?;
             next = tokens.next(&mut page)?;
@@ -445,7 +445,7 @@ impl Lister<'_> {
         let mut pages = Vec::new();
         let (mut next, mut from, mut tokens) = (None, Some(after), Tokens::default());
         loop {
-            let Some(mut page) = self.pages.flat_after(self.path, next, from.take()).await? else {
+            let Some(mut page) = self.pages.flat(self.path, next, from.take()).await? else {
                 return Ok(None);
             };
             self.admit(share, &page)?;

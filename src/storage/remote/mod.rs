@@ -297,18 +297,9 @@ impl Pages {
         join(self.prefix.as_ref(), path).trim_end_matches('/').to_owned()
     }
 
-    /// A page of all objects below `path`, in byte order. None if the store has no flat listings.
-    async fn flat(&self, path: &str, next: Option<String>) -> Result<Option<Page>> {
-        self.flat_after(path, next, None).await
-    }
-
-    /// As [`Pages::flat`], the page after the path `after`.
-    async fn flat_after(
-        &self,
-        path: &str,
-        next: Option<String>,
-        after: Option<&str>,
-    ) -> Result<Option<Page>> {
+    /// A page of all objects below `path`, in byte order: the one of the token `next`, or from after the path
+    /// `after`. None if the store has no flat listings.
+    async fn flat(&self, path: &str, next: Option<String>, after: Option<&str>) -> Result<Option<Page>> {
         let after = after.map(|after| self.key(after));
         match &self.pages {
             Some(pages) => self.page(&**pages, path, next, after, false).await.map(Some),
@@ -664,13 +655,7 @@ impl Storage for RemoteStorage {
         self.listings.lag()
     }
 
-    fn forget(&self, path: &Path) {
-        if let Some(path) = text(path) {
-            self.listings.forget(path, Duration::ZERO);
-        }
-    }
-
-    fn forget_older(&self, path: &Path, age: Duration) -> bool {
+    fn forget(&self, path: &Path, age: Duration) -> bool {
         text(path).is_some_and(|path| self.listings.forget(path, age))
     }
 
