@@ -163,8 +163,11 @@ impl ViewCondition {
                     value,
                     offsets,
                 } => {
-                    let node = comparison(*op, field, value, offsets, &mut fields);
-                    node.map_err(|e| e.in_part(field_part(field)))?
+                    let found = fields.find(field).and_then(|(index, form)| {
+                        let test = test(form, *op, value, offsets)?;
+                        Ok(Node::Compare { field: index, test })
+                    });
+                    found.map_err(|e| e.in_part(field_part(field)))?
                 }
             });
         }
@@ -273,27 +276,22 @@ impl BoundCondition {
         if let Some((until, times)) = self.until {
             // An OR of "written later" and the root; if the root is an OR, of its children.
             stack.open(true, nodes.len());
-            if let Some(times) = cells.get(times) {
-                let later = Test::Number {
-                    datatype: Datatype::Uint64,
-                    op: Comparison::Gt,
-                    value: until.to_le_bytes(),
-                };
-                stack.compare(&later, times, first);
-            }
+            let later = Test::Number {
+                datatype: Datatype::Uint64,
+                op: Comparison::Gt,
+                value: until.to_le_bytes(),
+            };
+            stack.compare(&later, &cells[times], first);
             begin = usize::from(matches!(nodes.first(), Some(Node::Combined { any: true, .. })));
         }
         for (at, node) in nodes.iter().enumerate().skip(begin) {
             stack.close(at);
             match node {
                 Node::Combined { any, end } => stack.open(*any, *end),
-                Node::Compare { field, test } => {
-                    let column = self.columns.get(*field).copied().flatten();
-                    match column.and_then(|column| cells.get(column)) {
-                        Some(cells) => stack.compare(test, cells, first),
-                        None => stack.clear(),
-                    }
-                }
+                Node::Compare { field, test } => match self.columns[*field] {
+                    Some(column) => stack.compare(test, &cells[column], first),
+                    None => stack.bitmap().fill(false),
+                },
             }
         }
         stack.close(nodes.len());
@@ -360,9 +358,8 @@ impl<'a> BitmapStack<'a> {
     /// Ends all combinations that end before the node `at`.
     fn close(&mut self, at: usize) {
         while let Some(open) = self.open.pop_if(|open| open.end <= at) {
-            if open.own_bitmap
-                && let Some(bitmap) = self.bitmaps.pop()
-            {
+            if open.own_bitmap {
+                let bitmap = self.bitmaps.pop().expect("a bitmap for each that has its own");
                 // An AND with a bitmap of its own stands in an OR.
                 combine(!open.any, self.bitmap(), &bitmap);
                 self.spare.push(bitmap);
@@ -383,10 +380,6 @@ impl<'a> BitmapStack<'a> {
         }
         combine(any, self.bitmap(), &holds);
         self.holds = holds;
-    }
-
-    fn clear(&mut self) {
-        self.bitmap().fill(false);
     }
 }
 
@@ -487,18 +480,6 @@ impl<'a> Fields<'a> {
         };
         Ok((index, self.list[index].form()))
     }
-}
-
-fn comparison<'a>(
-    op: ConditionOp,
-    name: &'a [u8],
-    value: &[u8],
-    offsets: &[u64],
-    fields: &mut Fields<'a>,
-) -> Result<Node> {
-    let (field, of) = fields.find(name)?;
-    let test = test(of, op, value, offsets)?;
-    Ok(Node::Compare { field, test })
 }
 
 fn field_part(name: &[u8]) -> String {

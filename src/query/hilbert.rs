@@ -139,9 +139,7 @@ impl Curve {
         let cells = places.len();
         // A curve in one dimension is the bucket itself.
         if self.axes.len() == 1 {
-            for (place, bucket) in places.iter_mut().zip(buckets) {
-                *place = *bucket;
-            }
+            places.copy_from_slice(buckets);
             return;
         }
         if cells == 0 {

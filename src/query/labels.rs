@@ -33,9 +33,6 @@ pub(crate) fn labelled(of: &Selection, label: &DimensionLabel, wanted: &DimRange
     let region = view.region()?.filter(|_| labels.cells.count() > 0);
     let none = || Error::not_found(UNWRITTEN);
     let region = region.ok_or_else(none)?;
-    let [range] = &*region else {
-        return Err(Error::internal("labels have one dimension"));
-    };
     if !view.is_covered()? {
         return Err(Error::not_found("some labels between others were not written"));
     }
@@ -58,7 +55,7 @@ pub(crate) fn labelled(of: &Selection, label: &DimensionLabel, wanted: &DimRange
     if start >= end {
         return Err(Error::not_found("there are no labels in it"));
     }
-    let at = |index, bound: &Option<Vec<u8>>| bound.as_ref().map(|_| coordinate(&range.lo, index));
+    let at = |index, bound: &Option<Vec<u8>>| bound.as_ref().map(|_| coordinate(&region[0].lo, index));
     Ok(DimRange {
         lo: at(start, first),
         hi: at(end - 1, last),

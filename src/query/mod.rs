@@ -63,7 +63,7 @@ pub struct DimRange {
 /// An array, or a part of its domain, as a reader sees it in a time range. Making a view is cheap: fragments
 /// are opened on demand.
 pub struct View {
-    of: Selection,
+    of: Arc<Selection>,
     fields: OnceLock<Vec<Field>>,
     /// Indexes of the fields that were asked for; None for all.
     selected: Option<Vec<usize>>,
@@ -77,8 +77,8 @@ pub struct View {
 
 /// How the fragments are merged.
 enum Merge {
-    Dense(Arc<dense::Dense>),
-    Sparse(Arc<sparse::Sparse>),
+    Dense(dense::Dense),
+    Sparse(sparse::Sparse),
 }
 
 impl View {
@@ -97,9 +97,10 @@ impl View {
     pub(crate) fn of(of: Selection) -> View {
         #[cfg(test)]
         testing::BUILT.set(testing::BUILT.get() + 1);
+        let of = Arc::new(of);
         let merge = match of.schema.array_type {
-            ArrayType::Dense => Merge::Dense(Arc::new(dense::Dense::new(&of))),
-            ArrayType::Sparse => Merge::Sparse(Arc::new(sparse::Sparse::new(&of))),
+            ArrayType::Dense => Merge::Dense(dense::Dense::new(of.clone())),
+            ArrayType::Sparse => Merge::Sparse(sparse::Sparse::new(of.clone())),
         };
         View {
             of,

@@ -405,8 +405,8 @@ impl Runs for DenseRuns {
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         let cells = cell..cell + 1;
         let keep = self.keep(out.keep);
-        let place = match self.attribute.cell_val_num.cell_size(self.attribute.datatype) {
-            None => self.places(&cells, keep)?.0.first().copied(),
+        let place = match self.attribute.cell_size() {
+            None => self.places(&cells, keep)?.0[0],
             Some(size) => {
                 let mut found = None;
                 self.plans(&cells, Content::Data, keep, |source, plan| {
@@ -419,10 +419,9 @@ impl Runs for DenseRuns {
                         Ok(())
                     })
                 })?;
-                found
+                found.expect("the plans have each cell")
             }
         };
-        let place = place.ok_or_else(|| Error::internal("there is no such cell"))?;
         match keep {
             Some(keep) => out.kept(keep, |out| self.bytes(place, bytes, out)),
             None => self.bytes(place, bytes, out),

@@ -35,6 +35,16 @@ impl Overlay {
         self.holes_among(area, &covering, each)
     }
 
+    /// The boxes of [`Overlay::holes`].
+    pub(super) fn all_holes(&self, area: Area, counts: impl Fn(usize) -> bool) -> Vec<Area> {
+        let mut found = Vec::new();
+        let _ = self.holes(area, counts, &mut |hole| {
+            found.push(hole);
+            ControlFlow::Continue(())
+        });
+        found
+    }
+
     /// [`Overlay::holes`] for `layers`, all of which touch `area`. Halves the box at the median of the ends
     /// of layers in it, so that each half has fewer, until a layer covers all of a box or none touches it.
     fn holes_among(
@@ -74,7 +84,7 @@ impl Overlay {
         ControlFlow::Continue(())
     }
 
-    fn is_dense(&self, layer: usize) -> bool {
+    pub(super) fn is_dense(&self, layer: usize) -> bool {
         self.layers()[layer].dense
     }
 
@@ -144,12 +154,8 @@ impl Dense {
         };
         let mut written = vec![1u8; count];
         for area in self.areas(run)? {
-            let mut holes = Vec::new();
             let overlay = &stack.overlay;
-            let _ = overlay.holes(area.clone(), |layer| overlay.is_dense(layer), &mut |hole| {
-                holes.push(hole);
-                ControlFlow::Continue(())
-            });
+            let holes = overlay.all_holes(area.clone(), |layer| overlay.is_dense(layer));
             for hole in &holes {
                 target.plan(hole).runs(|run| {
                     for i in 0..run.count {
@@ -210,15 +216,6 @@ mod tests {
         Area(ends.collect())
     }
 
-    fn holes(overlay: &Overlay, area: &Area, counts: impl Fn(usize) -> bool) -> Vec<Area> {
-        let mut found = Vec::new();
-        let _ = overlay.holes(area.clone(), counts, &mut |hole| {
-            found.push(hole);
-            ControlFlow::Continue(())
-        });
-        found
-    }
-
     /// All cells of a box.
     fn places(area: &Area) -> Vec<Vec<u64>> {
         area.0.iter().fold(vec![Vec::new()], |places, &(first, last)| {
@@ -240,7 +237,7 @@ mod tests {
             let layers: Vec<Layer> = layers.collect();
             let overlay = Overlay::new(layers.clone());
             let area = random_area(&mut random, sides);
-            let found = holes(&overlay, &area, |layer| layers[layer].dense);
+            let found = overlay.all_holes(area.clone(), |layer| layers[layer].dense);
             let mut found: Vec<_> = found.iter().flat_map(places).collect();
             found.sort_unstable();
             let covers = |layer: &Layer, place: &[u64]| layer.dense && layer.area.has(place);
@@ -270,8 +267,8 @@ mod tests {
             let all = all.reduce(|all, next| all.around(&next)).unwrap();
             let overlay = Overlay::new(layers.clone());
             let before = LOOKS.get();
-            assert!(holes(&overlay, &all, |_| true).is_empty());
-            let found = holes(&overlay, &all, |layer| layer != 4321);
+            assert!(overlay.all_holes(all.clone(), |_| true).is_empty());
+            let found = overlay.all_holes(all, |layer| layer != 4321);
             // All pairs would be 10^8.
             assert!(LOOKS.get() - before < 2_000_000, "{}", LOOKS.get() - before);
             let cells: u64 = found.iter().map(Area::cells).sum();

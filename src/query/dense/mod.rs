@@ -20,13 +20,10 @@ mod stack;
 mod tests;
 
 use super::column::RunCells;
-use super::selection::{Changes, Selection};
+use super::selection::Selection;
 use super::{DimRange, Role};
-use crate::catalog::Array;
-use crate::catalog::snapshot::Snapshot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::range::{Range, Rect};
-use crate::format::schema::Schema;
 use crate::fragment::Fragment;
 use crate::fragment::cells::Cells;
 use crate::fragment::prefetch::TailPrefetch;
@@ -38,7 +35,6 @@ use points::Points;
 use space::{Area, Space};
 use stack::{Slot, Stack};
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// The most sparse fragments of a view whose coordinates stay open.
@@ -49,12 +45,7 @@ const MAX_TILES_LOOKED_AT: u64 = 1 << 20;
 
 /// A dense view: the fragments of a dense array, newer ones over older ones.
 pub(super) struct Dense {
-    array: Arc<Array>,
-    snapshot: Arc<Snapshot>,
-    schema: Arc<Schema>,
-    subarray: Option<Vec<DimRange>>,
-    state: u64,
-    changes: Changes,
+    of: Arc<Selection>,
     stack: OnceLock<Arc<Stack>>,
     region: OnceLock<Region>,
     covered: OnceLock<bool>,
@@ -74,14 +65,9 @@ struct Region {
 
 impl Dense {
     /// The view of what is selected.
-    pub(super) fn new(of: &Selection) -> Dense {
+    pub(super) fn new(of: Arc<Selection>) -> Dense {
         Dense {
-            array: of.array.clone(),
-            snapshot: of.snapshot.clone(),
-            schema: of.schema.clone(),
-            subarray: of.subarray.clone(),
-            state: of.state(),
-            changes: of.changes.clone(),
+            of,
             stack: OnceLock::new(),
             region: OnceLock::new(),
             covered: OnceLock::new(),
@@ -92,14 +78,20 @@ impl Dense {
     /// The stack of fragments. The first call reads the metadata of all of them.
     fn stack(&self) -> Result<&Arc<Stack>> {
         get_or_make(&self.stack, || {
-            let fragments = self.snapshot.fragment_list();
-            Stack::new(self.array.clone(), &self.schema, fragments, &self.changes).map(Arc::new)
+            let fragments = self.of.snapshot.fragment_list();
+            Stack::new(
+                self.of.array.clone(),
+                &self.of.schema,
+                fragments,
+                &self.of.changes,
+            )
+            .map(Arc::new)
         })
     }
 
     /// The cells of a slab: all with coordinates in one tile along the first dimension.
     pub(super) fn slab(&self) -> Result<u64> {
-        let extent = Space::new(&self.schema)?.axes[0].extent;
+        let extent = Space::new(&self.of.schema)?.axes[0].extent;
         let inner = self.cells()?.shape.iter().skip(1);
         Ok(inner.fold(extent, |cells, length| cells.saturating_mul(*length)))
     }
@@ -110,15 +102,15 @@ impl Dense {
 
     /// The number of cells in the domain; None beyond 2^64.
     pub(super) fn domain_cells(&self) -> Option<u64> {
-        let domain = Space::new(&self.schema).ok()?.domain();
+        let domain = Space::new(&self.of.schema).ok()?.domain();
         let mut lengths = domain.0.iter().map(|(first, last)| (last - first).checked_add(1));
         lengths.try_fold(1u64, |cells, length| cells.checked_mul(length?))
     }
 
     /// The number of cells that all fragments store, with padding.
     pub(super) fn stored(&self) -> Result<u64> {
-        let fragments = self.snapshot.fragment_list();
-        let tails = TailPrefetch::new(&self.array.engine, fragments.iter(), Fragment::has_outline);
+        let fragments = self.of.snapshot.fragment_list();
+        let tails = TailPrefetch::new(&self.of.array.engine, fragments.iter(), Fragment::has_outline);
         fragments
             .iter()
             .enumerate()
@@ -130,9 +122,9 @@ impl Dense {
 
     /// The region. Reads fragments only if the subarray has an open end.
     fn find_region(&self) -> Result<Region> {
-        let space = Space::new(&self.schema)?;
+        let space = Space::new(&self.of.schema)?;
         let all = vec![DimRange::default(); space.axes.len()];
-        let ranges = self.subarray.as_ref().unwrap_or(&all);
+        let ranges = self.of.subarray.as_ref().unwrap_or(&all);
         if ranges.len() != space.axes.len() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
@@ -150,7 +142,7 @@ impl Dense {
         let domain = space.domain();
         let mut ends = Vec::new();
         for (i, ((axis, range), last)) in space.axes.iter().zip(ranges).zip(&domain.0).enumerate() {
-            let covered = covered.as_ref().and_then(|area| area.0.get(i));
+            let covered = covered.as_ref().map(|area| area.0[i]);
             let end = |given: &Option<Vec<u8>>, covered: Option<u64>| match given {
                 None => Ok(covered),
                 Some(value) => match axis.index(value)? {
@@ -187,7 +179,7 @@ impl Dense {
     /// The domain, cropped to the current domain.
     fn allowed(&self, space: &Space) -> Result<Option<Area>> {
         let domain = space.domain();
-        match &self.schema.current_domain {
+        match &self.of.schema.current_domain {
             Some(current) => Ok(domain.common(&space.area(current)?)),
             None => Ok(Some(domain)),
         }
@@ -195,7 +187,7 @@ impl Dense {
 
     pub(super) fn region(&self) -> Result<Option<Rect>> {
         let region = self.cells()?;
-        let space = Space::new(&self.schema)?;
+        let space = Space::new(&self.of.schema)?;
         let ranges = space.axes.iter().zip(&region.ends).map(|(axis, ends)| {
             let (first, last) = (*ends)?;
             let stored = |index| axis.coordinate(index)[..axis.size()].to_vec();
@@ -212,12 +204,12 @@ impl Dense {
     }
 
     pub(super) fn shape_at_most(&self) -> Result<Vec<u64>> {
-        if self.region.get().is_some() || self.subarray.is_some() {
+        if self.region.get().is_some() || self.of.subarray.is_some() {
             return self.shape();
         }
-        let space = Space::new(&self.schema)?;
+        let space = Space::new(&self.of.schema)?;
         let touches = |within: &Area| {
-            self.snapshot.fragment_list().iter().rev().any(|fragment| {
+            self.of.snapshot.fragment_list().iter().rev().any(|fragment| {
                 let outline = fragment.outline().ok();
                 let domain = outline.as_ref().and_then(|outline| outline.domain.as_ref());
                 domain
@@ -244,7 +236,7 @@ impl Dense {
     /// The newest fragment that has attribute `index` in another form and that some cell comes from: its
     /// name, and the difference.
     pub(super) fn unreadable(&self, index: usize) -> Result<Option<(String, &'static str)>> {
-        let attribute = &self.schema.attributes[index];
+        let attribute = &self.of.schema.attributes[index];
         let stack = self.stack()?;
         let slots = stack.slots(&attribute.name, attribute.form());
         let layers = stack.overlay.layers();
@@ -268,17 +260,8 @@ impl Dense {
         let stack = self.stack()?;
         let overlay = &stack.overlay;
         let holds = |layer: usize| slots[layer] != Slot::Nothing;
-        let dense = |layer: usize| overlay.layers()[layer].dense;
-        let mut left = Vec::new();
-        let _ = overlay.holes(
-            area,
-            |layer| layer > number && dense(layer) && holds(layer),
-            &mut |hole| {
-                left.push(hole);
-                ControlFlow::Continue(())
-            },
-        );
-        for hole in left {
+        let dense = |layer: usize| overlay.is_dense(layer);
+        for hole in overlay.all_holes(area, |layer| layer > number && dense(layer) && holds(layer)) {
             // Newer fragments without the attribute hide it where they cover all that it has of a tile.
             let touching = overlay.touching(&hole);
             if !dense(number) || !touching.iter().any(|&layer| layer > number && dense(layer)) {
@@ -305,9 +288,9 @@ impl Dense {
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
         let region = self.cells()?;
         let missing = || Error::not_found(format!("there is no field {field}"));
-        match self.schema.field(field).ok_or_else(missing)?.role {
+        match self.of.schema.field(field).ok_or_else(missing)?.role {
             Role::Dimension(i) => {
-                let space = Space::new(&self.schema)?;
+                let space = Space::new(&self.of.schema)?;
                 Ok(Arc::new(AxisCells {
                     axis: space.axes[i],
                     first: region.ends[i].map_or(0, |(first, _)| first),
@@ -324,7 +307,7 @@ impl Dense {
     pub(super) fn open_box(&self, field: usize, first: &[u64], shape: &[u64]) -> Result<Arc<dyn Cells>> {
         let region = self.cells()?;
         let missing = || Error::not_found(format!("there is no attribute {field}"));
-        let found = self.schema.field(field);
+        let found = self.of.schema.field(field);
         let attribute = found.filter(|field| matches!(field.role, Role::Attribute(_)));
         let attribute = attribute.ok_or_else(missing)?;
         let axes = first.iter().zip(shape).zip(&region.shape);
@@ -337,19 +320,19 @@ impl Dense {
         let origin = region.ends.iter().zip(first);
         let origin = origin.map(|(ends, first)| ends.map_or(0, |(low, _)| low + first));
         let size = attribute.cell_size();
-        let object = self
-            .array
+        let (array, state) = (&self.of.array, self.of.state());
+        let object = array
             .engine
-            .number(&("view", &self.array.path, self.state, field, first, shape));
+            .number(&("view", &array.path, state, field, first, shape));
         let runs = DenseRuns::new(
             self.stack()?.clone(),
-            &self.schema,
+            &self.of.schema,
             attribute,
             origin.collect(),
             shape.to_vec(),
             count(shape)?,
         );
-        Ok(Arc::new(RunCells::new(runs, size, &self.array, object)))
+        Ok(Arc::new(RunCells::new(runs, size, array, object)))
     }
 }
 

@@ -18,7 +18,7 @@ impl Dense {
         let stack = self.stack()?;
         // Whether a fragment has all attributes, and so hides older ones completely.
         let mut hides = vec![true; stack.overlay.layers().len()];
-        for attribute in &self.schema.attributes {
+        for attribute in &self.of.schema.attributes {
             for (hides, slot) in hides
                 .iter_mut()
                 .zip(stack.slots(&attribute.name, attribute.form()))

@@ -39,7 +39,7 @@ impl Points {
         let engine = &stack.array.engine;
         let versions: Vec<u64> = points.columns.iter().map(OpenColumn::version).collect();
         let key = CacheKey::of(engine.number(&("boxes", &info.path, versions)));
-        let bounds = size_of::<(u64, u64)>().saturating_mul(points.columns.len());
+        let bounds = size_of::<(u64, u64)>() * points.columns.len();
         let size = info.geometry.tile_num.saturating_mul(bounds as u64);
         points.boxes = engine.cache.derive(key, size, Keep::Staying, || {
             let mut out = Vec::new();

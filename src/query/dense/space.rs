@@ -127,20 +127,18 @@ impl Space {
         let tiles: Vec<(u64, u64)> = tiles
             .map(|(axis, &(first, last))| (first / axis.extent, last / axis.extent))
             .collect();
+        let inner = tiles.len() - 1;
         let mut current: Vec<u64> = tiles.iter().map(|(first, _)| *first).collect();
         let mut tile = Area(vec![(0, 0); tiles.len()]);
         loop {
             for ((ends, axis), number) in tile.0.iter_mut().zip(&self.axes).zip(&current) {
                 *ends = axis.tile(*number);
             }
-            if let (Some(ends), Some(axis), Some(number), Some(&(first, last))) =
-                (tile.0.last_mut(), self.axes.last(), current.last(), tiles.last())
-            {
-                let count = u128::from(last - first) + 1;
-                let begin = (count * u128::from(turn)) >> 32;
-                let place = (u128::from(number - first) + begin) % count;
-                *ends = axis.tile(first + place as u64);
-            }
+            let (number, (first, last)) = (current[inner], tiles[inner]);
+            let count = u128::from(last - first) + 1;
+            let begin = (count * u128::from(turn)) >> 32;
+            let place = (u128::from(number - first) + begin) % count;
+            tile.0[inner] = self.axes[inner].tile(first + place as u64);
             each(&tile)?;
             let mut places = current.iter_mut().zip(&tiles).rev();
             let advanced = places.any(|(place, (first, last))| {

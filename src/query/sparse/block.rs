@@ -114,7 +114,7 @@ impl Steps {
         Steps {
             pieces: Vec::new(),
             piece,
-            bits: usize::BITS - members.saturating_sub(1).leading_zeros(),
+            bits: usize::BITS - (members - 1).leading_zeros(),
         }
     }
 
@@ -447,6 +447,13 @@ impl ViewPart {
             ViewPart::Stored(_, cells) => cells.end - cells.start,
             ViewPart::Merged(slice) => slice.count,
         }
+    }
+
+    /// Whether some cell is one of input `number`.
+    pub(super) fn shows(&self, number: usize) -> Result<bool> {
+        let mut found = false;
+        self.pieces(|piece| found |= piece.input == number)?;
+        Ok(found)
     }
 
     /// The first and the last input that may have cells in it.

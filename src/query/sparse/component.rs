@@ -136,8 +136,28 @@ impl<K: SortKey + 'static> Component<K> {
         Ok(ranks.collect())
     }
 
+    /// Where `cells` are stored, found block by block.
+    pub(super) fn parts(
+        &self,
+        engine: &Engine,
+        rules: &Rules,
+        mut cells: Range<u64>,
+    ) -> impl Iterator<Item = Result<ViewPart>> {
+        std::iter::from_fn(move || {
+            if cells.is_empty() {
+                return None;
+            }
+            let part = self.part(engine, rules, cells.clone());
+            match &part {
+                Ok(part) => cells.start += part.count(),
+                Err(_) => cells.start = cells.end,
+            }
+            Some(part)
+        })
+    }
+
     /// Where the first of `cells` are stored; at most the cells of one block.
-    pub(super) fn part(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<ViewPart> {
+    fn part(&self, engine: &Engine, rules: &Rules, cells: Range<u64>) -> Result<ViewPart> {
         if let Some(input) = self.as_stored(engine, rules)? {
             self.order.look(engine, rules, input)?;
             return Ok(ViewPart::Stored(input.clone(), cells));
@@ -359,9 +379,8 @@ fn checkpoints<K: SortKey>(
     bounds.push(end);
     // If the bounds of the parts do not ascend in a member, its candidates are not in order.
     for bounds in bounds.windows(2) {
-        if let [from, to] = bounds
-            && let Some(input) = from.iter().zip(to).position(|(from, to)| from > to)
-        {
+        let mut members = bounds[0].iter().zip(&bounds[1]);
+        if let Some(input) = members.position(|(from, to)| from > to) {
             return Err(Stop::Unsorted(input));
         }
     }

@@ -177,19 +177,12 @@ impl Places {
 
     /// The index of the segment that holds a piece, and the index of the piece's first cell in the segment.
     #[inline]
-    fn find(&self, piece: &Piece) -> Option<(usize, usize)> {
-        let input = piece.input.checked_sub(self.first_input)?;
-        let first = *self.first_segment.get(input)?;
-        let end = *self.first_segment.get(input + 1)?;
-        let mut number = first;
-        if end - first > 1 {
-            let own = self.segments.get(first..end)?;
-            number += own
-                .partition_point(|segment| segment.cells.start <= piece.first)
-                .checked_sub(1)?;
-        }
-        let start = self.segments.get(number)?.cells.start;
-        Some((number, piece.first.checked_sub(start)? as usize))
+    fn find(&self, piece: &Piece) -> (usize, usize) {
+        let input = piece.input - self.first_input;
+        let (first, end) = (self.first_segment[input], self.first_segment[input + 1]);
+        let own = &self.segments[first..end];
+        let number = own.partition_point(|segment| segment.cells.start <= piece.first) - 1;
+        (first + number, (piece.first - own[number].cells.start) as usize)
     }
 
     /// For each input from `first_input` on, the cells read of its segment. None if an input has several
@@ -208,11 +201,12 @@ impl Places {
 
     /// Whether some cell is one of input `input`.
     fn shows(&self, input: usize) -> Result<bool> {
-        let mut found = false;
         for part in &self.parts {
-            part.pieces(|piece| found |= piece.input == input)?;
+            if part.shows(input)? {
+                return Ok(true);
+            }
         }
-        Ok(found)
+        Ok(false)
     }
 
     /// Calls `take` for each piece, in order, until one fails.
@@ -237,13 +231,8 @@ impl Places {
         mut take: impl FnMut(usize, usize, Option<&T>) -> Result<()>,
     ) -> Result<()> {
         self.each_piece(|piece| {
-            let found = self.find(piece);
-            let (number, from) = found.ok_or_else(too_few)?;
-            take(
-                piece.count as usize,
-                from,
-                got.get(number).ok_or_else(too_few)?.as_ref(),
-            )
+            let (number, from) = self.find(piece);
+            take(piece.count as usize, from, got[number].as_ref())
         })
     }
 }
@@ -354,7 +343,7 @@ impl Gather {
         let mut wanted = 0;
         found.each(starts, |count, from, starts| {
             if let Some(starts) = starts {
-                wanted += length(starts.get(from..=from + count).ok_or_else(too_few)?);
+                wanted += length(&starts[from..=from + count]);
             }
             Ok(())
         })?;
@@ -555,8 +544,7 @@ impl Runs for Gather {
         let segments = found.segments.iter().zip(starts);
         let got = segments.map(|(segment, starts)| {
             let Some(starts) = starts else { return Ok(None) };
-            let stored = self.stored(segment.input)?.ok_or_else(too_few)?;
-            let stored: &dyn Cells = stored;
+            let stored: &dyn Cells = self.stored(segment.input)?.expect("what has starts is stored");
             let read = || shared.read(|out| stored.between(&starts, out));
             let values = ahead::share(segment.wanted, wanted, read)?;
             Ok(Some((starts, values)))
@@ -568,13 +556,8 @@ impl Runs for Gather {
                     repeat(&self.field.fill_value, count as u64, out);
                     return Ok(());
                 };
-                let first = starts.first().ok_or_else(too_few)?;
-                let range = starts
-                    .get(from)
-                    .zip(starts.get(from + count))
-                    .ok_or_else(too_few)?;
-                let range = (range.0 - first) as usize..(range.1 - first) as usize;
-                out.extend_from_slice(values.get(range).ok_or_else(too_few)?);
+                let [start, end] = [from, from + count].map(|cell| (starts[cell] - starts[0]) as usize);
+                out.extend_from_slice(&values[start..end]);
                 Ok(())
             })
         };
@@ -584,17 +567,13 @@ impl Runs for Gather {
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Output) -> Result<()> {
         let piece = self.piece_of(cell)?;
         let Some(stored) = self.stored(piece.input)? else {
-            let part = self
-                .field
-                .fill_value
-                .get(bytes.start as usize..bytes.end as usize);
-            out.append(part.ok_or_else(too_few)?);
+            out.append(&self.field.fill_value[bytes.start as usize..bytes.end as usize]);
             return Ok(());
         };
         let stored: &dyn Cells = stored;
         let start = match stored.cell_size() {
             Some(size) => piece.first * size,
-            None => *stored.starts(cells_of(&piece))?.first().ok_or_else(too_few)?,
+            None => stored.starts(cells_of(&piece))?[0],
         };
         stored.read(Content::Data, start + bytes.start..start + bytes.end, out)
     }

@@ -29,10 +29,9 @@ mod ranges;
 mod tests;
 
 use super::column::RunCells;
-use super::selection::{Changes, Selection};
-use super::{CellOrigin, DimRange, Field, TileRun, Tiles};
+use super::selection::Selection;
+use super::{CellOrigin, Field, TileRun, Tiles};
 use crate::catalog::Array;
-use crate::catalog::snapshot::Snapshot;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::field::Stored;
@@ -98,16 +97,7 @@ impl Share {
 
 /// A sparse view: the fragments of a sparse array, merged on demand.
 pub(super) struct Sparse {
-    array: Arc<Array>,
-    snapshot: Arc<Snapshot>,
-    schema: Arc<Schema>,
-    subarray: Option<Vec<DimRange>>,
-    /// If given, the view has only so many of the first cells.
-    most: Option<u64>,
-    /// Indexes of the fragments whose cells are known not to be in global order.
-    unsorted: Vec<usize>,
-    changes: Changes,
-    state: u64,
+    of: Arc<Selection>,
     cells: Memo<Arc<dyn Merged>>,
     /// The cells as runs of whole tiles, from the footers; None inside if they do not determine it.
     footer_runs: OnceLock<Option<Vec<TileRun>>>,
@@ -145,16 +135,9 @@ type FragmentRuns<'a> = (&'a Input, Vec<Range<u64>>, bool);
 
 impl Sparse {
     /// The view of what is selected.
-    pub(super) fn new(of: &Selection) -> Sparse {
+    pub(super) fn new(of: Arc<Selection>) -> Sparse {
         Sparse {
-            most: of.most,
-            array: of.array.clone(),
-            snapshot: of.snapshot.clone(),
-            schema: of.schema.clone(),
-            subarray: of.subarray.clone(),
-            unsorted: of.unsorted.clone(),
-            changes: of.changes.clone(),
-            state: of.state(),
+            of,
             cells: Memo::default(),
             footer_runs: OnceLock::new(),
         }
@@ -174,7 +157,7 @@ impl Sparse {
     /// All cells as runs of whole tiles: see [`View::tile_runs`](super::View::tile_runs).
     pub(super) fn tile_runs(&self) -> Result<Vec<TileRun>> {
         // Where the order of cells is looked at first, the outlines do not tell it.
-        let later = self.array.engine.disorder.is_found_by_readers() && !self.looks_first();
+        let later = self.of.array.engine.disorder.is_found_by_readers() && !self.looks_first();
         match self.footer_runs()? {
             Some(runs) if later => Ok(runs.to_vec()),
             _ => {
@@ -190,12 +173,12 @@ impl Sparse {
 
     /// Whether the cells of small fragments are compared before any is read.
     fn looks_first(&self) -> bool {
-        let few = self.array.engine.tuning.opened_fragments;
-        self.snapshot.fragments().count() <= few || !self.unsorted.is_empty()
+        let few = self.of.array.engine.tuning.opened_fragments;
+        self.of.snapshot.fragments().count() <= few || !self.of.unsorted.is_empty()
     }
 
     fn footer_runs(&self) -> Result<Option<&[TileRun]>> {
-        let few = self.array.engine.tuning.opened_fragments;
+        let few = self.of.array.engine.tuning.opened_fragments;
         let runs = get_or_make(&self.footer_runs, || self.runs_of_outlines(few))?;
         Ok(runs.as_deref())
     }
@@ -213,10 +196,10 @@ impl Sparse {
     /// The runs of whole tiles from the outlines of the fragments, without opening them. None if a cell may
     /// be left out, or hidden by another with the same coordinates, or if there are no more than `few` fragments.
     fn runs_of_outlines(&self, few: usize) -> Result<Option<Vec<TileRun>>> {
-        let (array, times) = (&self.array, self.snapshot.times);
-        let fragments = self.snapshot.fragment_list();
-        let has_deletes = any_in_force(&self.snapshot.listing, times);
-        if self.subarray.is_some() || self.most.is_some() || fragments.len() <= few || has_deletes {
+        let (array, times) = (&self.of.array, self.of.snapshot.times);
+        let fragments = self.of.snapshot.fragment_list();
+        let has_deletes = any_in_force(&self.of.snapshot.listing, times);
+        if self.of.subarray.is_some() || self.of.most.is_some() || fragments.len() <= few || has_deletes {
             return Ok(None);
         }
         let outlines = outlines(&array.engine, &fragments)?;
@@ -228,7 +211,7 @@ impl Sparse {
             .iter()
             .try_fold(0u64, |sum, outline| sum.checked_add(outline.cells));
         let Some(total) = total else { return Ok(None) };
-        let order = GlobalOrder::new(&self.schema, false)?;
+        let order = GlobalOrder::new(&self.of.schema, false)?;
         let domains = outlines.iter().map(|outline| {
             outline
                 .domain
@@ -236,14 +219,14 @@ impl Sparse {
                 .filter(|_| outline.schema.has_exact_coordinates())
         });
         let domains: Vec<Option<&Rect>> = domains.collect();
-        let current = Ranges::new(&self.schema, None);
+        let current = Ranges::new(&self.of.schema, None);
         let inside = |domain: &Option<&Rect>| current.meet_box(*domain) == Inside::Wholly;
         if !domains.iter().all(inside) {
             return Ok(None);
         }
         let domains: Option<Vec<&Rect>> = domains.into_iter().collect();
         let intervals = domains.and_then(|domains| order.intervals::<ByteKey>(&domains));
-        let duplicates = self.schema.allows_duplicates;
+        let duplicates = self.of.schema.allows_duplicates;
         let Some(intervals) = intervals else {
             let all = TileRun {
                 cells: total,
@@ -275,20 +258,20 @@ impl Sparse {
 
     /// The cells of field `field`, an index into the view's fields.
     pub(super) fn open(&self, field: usize) -> Result<Arc<dyn Cells>> {
-        let Some(found) = self.schema.field(field) else {
+        let Some(found) = self.of.schema.field(field) else {
             return Err(Error::not_found(format!("there is no field {field}")));
         };
         let cells = self.cells()?;
         let size = found.cell_size();
-        let engine = &self.array.engine;
-        let object = engine.number(&(&self.array.path, self.state, field));
+        let engine = &self.of.array.engine;
+        let object = engine.number(&(&self.of.array.path, self.of.state(), field));
         let gather = Gather::new(cells, found, engine.tuning)?;
-        Ok(Arc::new(RunCells::new(gather, size, &self.array, object)))
+        Ok(Arc::new(RunCells::new(gather, size, &self.of.array, object)))
     }
 
     /// The origin of each of `runs`: see [`View::origins`](super::View::origins).
     pub(super) fn origins(&self, runs: &[Range<u64>]) -> Result<Vec<Option<CellOrigin>>> {
-        let (cells, fragments) = (self.cells()?, self.snapshot.fragment_list());
+        let (cells, fragments) = (self.cells()?, self.of.snapshot.fragment_list());
         let origins = runs.iter().map(|run| {
             let mut origin = CellOrigin {
                 unwritten: Some(0),
@@ -329,7 +312,7 @@ impl Sparse {
             if let Stored::Other(_, what) = input.info.stored_as(field)
                 && cells.shows(number)?
             {
-                let fragments = self.snapshot.fragment_list();
+                let fragments = self.of.snapshot.fragment_list();
                 return Ok(Some((fragments[input.index].directory_name(), what)));
             }
         }
@@ -349,7 +332,7 @@ impl Sparse {
     fn merge(&self) -> Result<Arc<dyn Merged>> {
         let inputs = self.inputs()?;
         let outside = inputs.iter().any(|input| may_leave_domain(&input.info));
-        let order = GlobalOrder::new(&self.schema, outside)?;
+        let order = GlobalOrder::new(&self.of.schema, outside)?;
         match order.words() {
             Some(1) => self.merged::<[u64; 1]>(order, inputs),
             Some(2) => self.merged::<[u64; 2]>(order, inputs),
@@ -361,24 +344,24 @@ impl Sparse {
 
     /// Opens the fragments.
     fn inputs(&self) -> Result<Vec<Arc<Input>>> {
-        let times = self.snapshot.times;
-        let ranges = Arc::new(Ranges::new(&self.schema, self.subarray.as_deref()));
-        let array = &self.array;
-        let listing = &self.snapshot.listing;
-        let fragments = self.snapshot.fragment_list();
-        let share = Share::of(&array.engine, fragments.len() as u64, &self.schema);
+        let times = self.of.snapshot.times;
+        let ranges = Arc::new(Ranges::new(&self.of.schema, self.of.subarray.as_deref()));
+        let array = &self.of.array;
+        let listing = &self.of.snapshot.listing;
+        let fragments = self.of.snapshot.fragment_list();
+        let share = Share::of(&array.engine, fragments.len() as u64, &self.of.schema);
         // Without fragments, delete conditions need not be read.
         let deletes = match fragments.is_empty() {
             true => Vec::new(),
-            false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.schema)?,
+            false => deletes_in_force(&array.engine, array.key.as_ref(), listing, times, &self.of.schema)?,
         };
         let tails = TailPrefetch::new(&array.engine, fragments.iter(), Fragment::is_open);
         parallel::each(fragments.len() as u64, |index| -> Result<Arc<Input>> {
             let index = index as usize;
             tails.reach(index);
-            let info = fragments[index].open_after(self.changes.of(index))?;
+            let info = fragments[index].open_after(self.of.changes.of(index))?;
             let deletes = Deletes::new(&info, &deletes, share.hold)?;
-            let number = (index, self.unsorted.contains(&index));
+            let number = (index, self.of.unsorted.contains(&index));
             let input = Input::new(number, info, times, ranges.clone(), deletes, share)?;
             Ok(Arc::new(input))
         })
@@ -391,21 +374,21 @@ impl Sparse {
     ) -> Result<Arc<dyn Merged>> {
         /// Approximate bytes of memory for a candidate that a merge reads ahead.
         const CANDIDATE: u64 = 128;
-        let array = &self.array;
+        let array = &self.of.array;
         let memory = array.engine.cache.capacity() / 4 / parallel::threads();
         // A merge of the first cells need not read further ahead in a fragment.
         let enough = |most: u64| most.saturating_mul(CANDIDATE * inputs.len() as u64);
         let rules = Rules {
             order,
-            times: self.snapshot.times,
-            duplicates: self.schema.allows_duplicates,
-            memory: self.most.map_or(memory, |most| memory.min(enough(most))),
+            times: self.of.snapshot.times,
+            duplicates: self.of.schema.allows_duplicates,
+            memory: self.of.most.map_or(memory, |most| memory.min(enough(most))),
             sorting: memory,
             looks_first: self.looks_first(),
             tuning: array.engine.tuning,
         };
-        let components = Components::<K>::new(self.array.clone(), self.state, rules, inputs);
-        Ok(match self.most {
+        let components = Components::<K>::new(self.of.array.clone(), self.of.state(), rules, inputs);
+        Ok(match self.of.most {
             Some(most) => Arc::new(Head::new(components, most)?),
             None => Arc::new(components),
         })
@@ -485,22 +468,26 @@ impl<K: SortKey + 'static> Components<K> {
         })
     }
 
-    /// The components that have some of `cells`, each with its cells and those of `cells` among them.
-    #[allow(clippy::type_complexity)]
-    fn having(&self, cells: Range<u64>) -> Result<Vec<(&Component<K>, Range<u64>, Range<u64>)>> {
+    /// The components that have some of `cells`, each with the number of its cells and those wanted, counted in
+    /// it.
+    fn having(&self, cells: Range<u64>) -> Result<Vec<(&Component<K>, u64, Range<u64>)>> {
         self.count()?;
         let starts = lock(&self.starts);
         let first = starts.partition_point(|&start| start <= cells.start) - 1;
         let bounds = self.components.iter().zip(starts.windows(2)).skip(first);
+        let bounds = bounds.take_while(|(_, bounds)| bounds[0] < cells.end);
         let having = bounds.map(|(component, bounds)| {
-            let (start, end) = (bounds[0], bounds[1]);
-            (component, start..end, cells.start.max(start)..cells.end.min(end))
+            let wanted = within(&cells, &(bounds[0]..bounds[1]));
+            (component, bounds[1] - bounds[0], wanted)
         });
-        Ok(having
-            .take_while(|(_, own, _)| own.start < cells.end)
-            .filter(|(_, _, part)| !part.is_empty())
-            .collect())
+        Ok(having.filter(|(_, _, wanted)| !wanted.is_empty()).collect())
     }
+}
+
+/// Those of `cells` that are in `own`, counted from the first of `own`.
+fn within(cells: &Range<u64>, own: &Range<u64>) -> Range<u64> {
+    let (start, end) = (cells.start.max(own.start), cells.end.min(own.end));
+    start - own.start..end.max(start) - own.start
 }
 
 impl<K: SortKey + 'static> Merged for Components<K> {
@@ -509,19 +496,12 @@ impl<K: SortKey + 'static> Merged for Components<K> {
     }
 
     fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>> {
-        let mut parts = Vec::new();
-        for (component, own, mut left) in self.having(cells)? {
-            while !left.is_empty() {
-                let wanted = left.start - own.start..left.end - own.start;
-                let part = component.part(&self.array.engine, &self.rules, wanted)?;
-                if part.count() == 0 {
-                    return Err(Error::internal(format!("no part has cell {}", left.start)));
-                }
-                left.start += part.count();
-                parts.push(part);
-            }
+        let mut all = Vec::new();
+        for (component, _, wanted) in self.having(cells)? {
+            let parts = component.parts(&self.array.engine, &self.rules, wanted);
+            all.extend(parts.collect::<Result<Vec<_>>>()?);
         }
-        Ok(parts)
+        Ok(all)
     }
 
     fn inputs(&self) -> &[Arc<Input>] {
@@ -530,13 +510,12 @@ impl<K: SortKey + 'static> Merged for Components<K> {
 
     fn sources(&self, cells: Range<u64>) -> Result<Vec<FragmentRuns<'_>>> {
         let mut sources = Vec::new();
-        for (component, own, part) in self.having(cells)? {
+        for (component, count, wanted) in self.having(cells)? {
             let (engine, rules) = (&self.array.engine, &self.rules);
             // Of a part of what is merged or sorted, it is unknown which cells are in it.
-            let all = part == own || component.as_stored(engine, rules)?.is_some();
+            let all = wanted == (0..count) || component.as_stored(engine, rules)?.is_some();
             let exact = component.is_counted() && all;
-            let part = part.start - own.start..part.end - own.start;
-            for (member, ranks) in component.ranks(engine, rules, part)? {
+            for (member, ranks) in component.ranks(engine, rules, wanted)? {
                 let input = &component.inputs[member];
                 sources.push((&**input, input.cells(ranks).collect(), exact));
             }
@@ -545,9 +524,8 @@ impl<K: SortKey + 'static> Merged for Components<K> {
     }
 
     fn check_order(&self, cells: Range<u64>) -> Result<()> {
-        for (component, own, part) in self.having(cells)? {
-            let part = part.start - own.start..part.end - own.start;
-            component.check_order(&self.array.engine, &self.rules, part)?;
+        for (component, _, wanted) in self.having(cells)? {
+            component.check_order(&self.array.engine, &self.rules, wanted)?;
         }
         Ok(())
     }
@@ -574,23 +552,19 @@ impl<K: SortKey + 'static> Merged for Components<K> {
     }
 
     fn shows(&self, number: usize) -> Result<bool> {
-        for (component, own, _) in self.having(0..self.count()?)? {
+        for (component, _, all) in self.having(0..self.count()?)? {
             if !component.inputs.iter().any(|input| input.index == number) {
                 continue;
             }
             if component.is_counted() {
                 return Ok(true);
             }
-            let (mut at, count, mut found) = (0, own.end - own.start, false);
-            while at < count && !found {
-                let part = component.part(&self.array.engine, &self.rules, at..count)?;
-                if part.count() == 0 {
-                    return Err(Error::internal(format!("no part has cell {at}")));
+            for part in component.parts(&self.array.engine, &self.rules, all) {
+                if part?.shows(number)? {
+                    return Ok(true);
                 }
-                part.pieces(|piece| found |= piece.input == number)?;
-                at += part.count();
             }
-            return Ok(found);
+            return Ok(false);
         }
         Ok(false)
     }
@@ -644,27 +618,20 @@ impl<K: SortKey + 'static> Merged for Head<K> {
     }
 
     fn parts(&self, cells: Range<u64>) -> Result<Vec<ViewPart>> {
-        let mut parts = Vec::new();
+        let mut all = Vec::new();
         for part in &self.parts {
-            let own = &part.cells;
-            let mut left = cells.start.max(own.start)..cells.end.min(own.end);
-            while !left.is_empty() {
-                let wanted = left.start - own.start..left.end - own.start;
-                let found = match &part.first {
-                    Some(first) => first.part(wanted)?,
-                    None => {
-                        let component = &self.all.components[part.component];
-                        component.part(&self.all.array.engine, &self.all.rules, wanted)?
-                    }
-                };
-                if found.count() == 0 {
-                    return Err(Error::internal(format!("no part has cell {}", left.start)));
+            let wanted = within(&cells, &part.cells);
+            match &part.first {
+                _ if wanted.is_empty() => {}
+                Some(first) => all.push(first.part(wanted)?),
+                None => {
+                    let component = &self.all.components[part.component];
+                    let parts = component.parts(&self.all.array.engine, &self.all.rules, wanted);
+                    all.extend(parts.collect::<Result<Vec<_>>>()?);
                 }
-                left.start += found.count();
-                parts.push(found);
             }
         }
-        Ok(parts)
+        Ok(all)
     }
 
     fn inputs(&self) -> &[Arc<Input>] {
@@ -677,11 +644,9 @@ impl<K: SortKey + 'static> Merged for Head<K> {
 
     fn check_order(&self, cells: Range<u64>) -> Result<()> {
         for part in self.parts.iter().filter(|part| part.first.is_none()) {
-            let own = &part.cells;
-            let wanted = cells.start.max(own.start)..cells.end.min(own.end);
+            let wanted = within(&cells, &part.cells);
             if !wanted.is_empty() {
                 let component = &self.all.components[part.component];
-                let wanted = wanted.start - own.start..wanted.end - own.start;
                 component.check_order(&self.all.array.engine, &self.all.rules, wanted)?;
             }
         }
@@ -697,11 +662,12 @@ impl<K: SortKey + 'static> Merged for Head<K> {
     }
 
     fn shows(&self, number: usize) -> Result<bool> {
-        let mut found = false;
         for part in self.parts(0..self.count()?)? {
-            part.pieces(|piece| found |= piece.input == number)?;
+            if part.shows(number)? {
+                return Ok(true);
+            }
         }
-        Ok(found)
+        Ok(false)
     }
 }
 
