@@ -84,7 +84,7 @@ fn check(checker: &Checker, array: Arc<Array>, fragment: &Fragment) {
             jobs.push(Box::new(move |checker| field::check(checker, shared, field)));
         }
     }
-    if !info.dense {
+    if !info.footer.dense {
         jobs.push(Box::new(move |checker| coordinates::check(checker, shared)));
     }
     checker.queue.push(jobs);
@@ -175,7 +175,7 @@ impl Sections<'_> {
         let (o, tiles) = (&self.footer.offsets, self.info.geometry.tile_num);
         // When libtiledb 2.2 writes nullable attributes in global order, it appends empty tiles: one, or as
         // many as there are tiles.
-        let more = self.info.dense && matches!(self.footer.version, 7 | 8);
+        let more = self.info.footer.dense && matches!(self.footer.version, 7 | 8);
         let numbers = |body: &[u8]| {
             let list = parse_u64_list(body)?;
             let count = list.len() as u64;

@@ -21,7 +21,7 @@ pub(crate) struct Window {
 impl TileGrid {
     /// The grid of a fragment; None if it is sparse.
     pub(crate) fn new(info: &FragmentInfo) -> Option<TileGrid> {
-        let domain = info.non_empty_domain().filter(|_| info.dense)?;
+        let domain = info.non_empty_domain().filter(|_| info.footer.dense)?;
         let axes = info.schema.dimensions.iter().zip(domain);
         let axes =
             axes.map(|(d, range)| dense_axis(d, range).expect("the fragment's geometry is made of them"));

@@ -17,7 +17,7 @@ pub(super) struct TileBoxes(StoredBoxes);
 impl TileBoxes {
     /// The boxes of a fragment that has no R-tree over them; None for dense fragments.
     pub(super) fn of_mbrs(checker: &Checker, info: &FragmentInfo, mbrs: &StoredBoxes) -> Option<TileBoxes> {
-        if info.dense {
+        if info.footer.dense {
             return None;
         }
         check_domain(checker, info, mbrs);
@@ -38,7 +38,7 @@ impl TileBoxes {
                 .problem(Kind::RTree, &info.metadata_path(), message)
                 .in_part("R-tree")
         };
-        if info.dense {
+        if info.footer.dense {
             if !rtree.levels.is_empty() {
                 let message = format!(
                     "a dense fragment must have no R-tree, but there are {} levels",

@@ -42,7 +42,7 @@ impl Stored {
         // In dense fragments, libtiledb computes the statistics of var-sized values from freed memory. It
         // takes the null counts of var-sized values and of text from other cells.
         let text = field.nullable && class == Class::Text;
-        let garbage = info.dense && (field.cell_val_num.is_var() || text);
+        let garbage = info.footer.dense && (field.cell_val_num.is_var() || text);
         if attribute && class != Class::Opaque && !garbage && !lossy {
             let read = |list| {
                 let section = section(info, list, field.slot, MinMax::parse)?;

@@ -7,8 +7,8 @@ use super::tile_list::{PrefixSums, TileList, TileListKey};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::field::{Field, Role as FieldRole, Stored};
+use crate::format::fragment::Footer;
 use crate::format::fragment::footer::FooterPosition;
-use crate::format::fragment::{Footer, Slots};
 use crate::format::name::{Part, TimestampedName, field_file};
 use crate::format::range::Rect;
 use crate::format::schema::Schema;
@@ -40,12 +40,8 @@ pub struct FragmentInfo {
     pub footer: Footer,
     /// Where the footer lies in the metadata file; None in versions 1 and 2.
     pub footer_position: Option<FooterPosition>,
-    /// Whether cells are stored by position, without coordinates.
-    pub dense: bool,
     /// The tiles.
     pub geometry: Geometry,
-    /// The numbering of the fields.
-    pub slots: Slots,
     /// The fields.
     pub fields: Vec<StoredField>,
     /// The writer.
@@ -166,7 +162,7 @@ impl FragmentInfo {
 
     /// Format version of the metadata.
     pub fn version(&self) -> u32 {
-        self.slots.version
+        self.footer.version
     }
 
     /// Bounding box of the cells.

@@ -486,19 +486,17 @@ impl Fragment {
         tile: &GenericTile,
         file: &dyn Blob,
     ) -> FragmentInfo {
-        let (slots, dense) = (footer.slots, footer.dense);
+        let slots = footer.slots;
         let read_from = hash(&(file.version(), self.schemas.content(&schema_name)));
         FragmentInfo {
             engine: self.engine.clone(),
             path: self.path.clone(),
             name: self.name.clone(),
             stored: OnceLock::new(),
-            fields: StoredField::all(&schema, &slots, dense),
+            fields: StoredField::all(&schema, &slots, footer.dense),
             schema,
             schema_name,
-            dense,
             geometry,
-            slots,
             writer: Writer {
                 fragment_version: slots.version,
                 library_version: tile.version,

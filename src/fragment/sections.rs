@@ -40,7 +40,8 @@ impl FragmentInfo {
     pub fn list_offset(&self, list: TileListKey, slot: usize) -> Option<u64> {
         let o = &self.footer.offsets;
         // The lists of the global order are indexed by dimension, not by slot.
-        let dimension = || (0..self.slots.dimensions).find(|&i| self.slots.dimension(i) == Some(slot));
+        let dimension =
+            || (0..self.footer.slots.dimensions).find(|&i| self.footer.slots.dimension(i) == Some(slot));
         let (offsets, index) = match list {
             TileListKey::TileOffsets => (&o.tile_offsets, slot),
             TileListKey::TileVarOffsets => (&o.tile_var_offsets, slot),
@@ -113,7 +114,7 @@ impl FragmentInfo {
         let offset = self.footer.offsets.fragment_statistics;
         let offset = offset.filter(|_| self.footer.version >= 12);
         let parse = |offset| {
-            let statistics = parse_fragment_statistics(&self.section(offset)?, self.slots.fixed());
+            let statistics = parse_fragment_statistics(&self.section(offset)?, self.footer.slots.fixed());
             statistics.map_err(|e| e.in_part("fragment statistics").at(offset))
         };
         offset.map(parse).transpose()
@@ -169,7 +170,7 @@ impl FragmentInfo {
     /// Whether the MBRs can be trusted: libraries before format 9 wrote wrong MBRs of strings, and those
     /// before 10 left tiles out of the non-empty domain of strings.
     pub fn has_sound_boxes(&self) -> bool {
-        !self.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
+        !self.footer.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
     }
 
     /// The non-empty domain, if it bounds the coordinates that readers get. Where the filters of a dimension are
@@ -183,7 +184,7 @@ impl FragmentInfo {
     /// number of them.
     pub fn visit_tile_boxes(&self, visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>) -> Result<()> {
         let tiles = self.geometry.tile_num;
-        let one_each = |boxes: u64| match self.dense || boxes == tiles {
+        let one_each = |boxes: u64| match self.footer.dense || boxes == tiles {
             true => Ok(()),
             false => Err(Error::corrupt(format!("{boxes} MBRs for {tiles} tiles"))),
         };

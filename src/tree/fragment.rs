@@ -199,7 +199,7 @@ fn tiles(info: &Arc<FragmentInfo>) -> Result<Segments> {
         blob: info.engine.open_immutable(&info.metadata_path())?,
         info: info.clone(),
     };
-    describe::tiles::tiles_segments(keyed_fields(&info.schema, &info.slots), lists)
+    describe::tiles::tiles_segments(keyed_fields(&info.schema, &info.footer.slots), lists)
 }
 
 /// The lists of a fragment, whose metadata file stays open.
@@ -226,11 +226,11 @@ impl TileLists for Lists {
 }
 
 fn statistics(info: &FragmentInfo) -> Result<Json> {
-    let fields = keyed_fields(&info.schema, &info.slots);
+    let fields = keyed_fields(&info.schema, &info.footer.slots);
     let statistics = info.statistics()?;
     Ok(describe::statistics::statistics_json(
         &fields,
-        info.dense,
+        info.footer.dense,
         statistics.as_deref(),
     ))
 }

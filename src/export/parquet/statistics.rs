@@ -194,7 +194,7 @@ impl Lists {
     fn read(info: &FragmentInfo, field: &StoredField, leaf: &Leaf) -> Option<Lists> {
         let text = leaf.physical == Physical::ByteArray;
         // libtiledb computes these for dense fragments from memory that it has freed.
-        let garbage = info.dense && (field.cell_val_num.is_var() || field.nullable && text);
+        let garbage = info.footer.dense && (field.cell_val_num.is_var() || field.nullable && text);
         if garbage || field.is_lossy(&info.schema) {
             return None;
         }
