@@ -26,6 +26,9 @@ const MIN_CHUNK_CELLS: u64 = 1 << 16;
 /// A chunk of more bytes is halved.
 const MAX_CHUNK_SIZE: u64 = 64 << 20;
 
+/// An export with more chunks is left out of listings.
+pub(super) const MAX_LISTED_CHUNKS: u64 = 1 << 12;
+
 /// How an array is divided.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chunks {
@@ -45,21 +48,17 @@ impl Chunks {
         inner: Option<u64>,
         shape: &[u64],
         extents: &[Extent],
-    ) -> Result<Chunks> {
+    ) -> Chunks {
         let mut chunks = match axis {
             None => Chunks::new(shape, extents, size * inner.unwrap_or(1)),
-            Some(axis) => {
-                let length = shape.get(axis).copied();
-                let length = length.ok_or_else(|| Error::internal("the grid has no such axis"))?;
-                Chunks {
-                    shape: vec![length],
-                    sides: vec![length.max(1)],
-                }
-            }
+            Some(axis) => Chunks {
+                shape: vec![shape[axis]],
+                sides: vec![shape[axis].max(1)],
+            },
         };
         chunks.shape.extend(inner);
         chunks.sides.extend(inner);
-        Ok(chunks)
+        chunks
     }
 
     /// The chunks of an array of cells of `size` bytes; a scalar has no shape and takes none of the

@@ -19,7 +19,7 @@ pub mod image;
 #[cfg(test)]
 mod tests;
 
-use super::chunks::{Chunks, Extent, extents};
+use super::chunks::{Chunks, Extent, MAX_LISTED_CHUNKS, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Ground, Naming, VariableKind};
 use super::hdf5::MAX_RANK;
@@ -65,9 +65,6 @@ pub const FULL_RESOLUTION: &[u8] = b"l_0";
 
 /// The most arrays of a group whose data set is listed.
 pub const MAX_LISTED_ARRAYS: usize = 64;
-
-/// The most chunks of a data set that is listed.
-const MAX_LISTED_CHUNKS: u64 = 1 << 12;
 
 /// A group with its members, as far as they are known from names.
 pub struct Source {
@@ -556,7 +553,7 @@ impl Group {
             self.variables.push(Variable {
                 name,
                 array: found.name.clone(),
-                size: field.cell_size().unwrap_or(1),
+                size: field.cell_size().expect("var-sized fields do not fit"),
                 attribute: field.name,
                 dimensions: dimensions.clone(),
                 axes,
@@ -727,7 +724,7 @@ impl Group {
         let dimensions = dimensions.into_iter().zip(lengths).collect();
         let extents: Vec<_> = self.members.iter().map(|member| member.extents.clone()).collect();
         let attributes = grid::of_pairs(&self.metadata.attributes, naming);
-        Grid::new(dimensions, variables, &extents, attributes)
+        Ok(Grid::new(dimensions, variables, &extents, attributes))
     }
 
     /// The levels of an image. They have no dimensions here: [`Image::levels`] has their axes.
@@ -746,7 +743,7 @@ impl Group {
             }));
         }
         let extents: Vec<_> = self.members.iter().map(|member| member.extents.clone()).collect();
-        let mut grid = Grid::new(Vec::new(), levels, &extents, Vec::new())?;
+        let mut grid = Grid::new(Vec::new(), levels, &extents, Vec::new());
         for (variable, level) in grid.variables.iter_mut().zip(&image.levels) {
             variable.chunks = level.chunks.clone();
         }
@@ -977,8 +974,11 @@ fn length(dimension: &Dimension) -> Option<u64> {
 
 /// The lower end of the domain of a dimension of integers.
 fn first(dimension: &Dimension) -> i128 {
-    let domain = dimension.domain.as_ref();
-    domain.map_or(0, |domain| number(dimension, &domain.lo))
+    let domain = dimension
+        .domain
+        .as_ref()
+        .expect("a dimension of integers has a domain");
+    number(dimension, &domain.lo)
 }
 
 /// A coordinate of a dimension of integers.

@@ -242,9 +242,7 @@ impl Entry for Grid {
                 + axes
                 + attributes(&variable.attributes)
         });
-        variables
-            .sum::<usize>()
-            .saturating_add(attributes(&self.attributes)) as u64
+        (variables.sum::<usize>() + attributes(&self.attributes)) as u64
     }
 }
 
@@ -345,12 +343,8 @@ impl Grid {
         let names = variables.iter().map(|axis| axis.name.clone());
         let dimensions = names.zip(view.shape()?).collect();
         let extents = extents(view.schema())?;
-        Grid::new(
-            dimensions,
-            variables,
-            &[extents],
-            of_pairs(&metadata.array, naming),
-        )
+        let attributes = of_pairs(&metadata.array, naming);
+        Ok(Grid::new(dimensions, variables, &[extents], attributes))
     }
 
     /// A grid of variables over these dimensions of cells, which they name; dimensions within cells are
@@ -360,26 +354,26 @@ impl Grid {
         mut variables: Vec<Variable>,
         extents: &[Vec<Extent>],
         attributes: Attributes,
-    ) -> Result<Grid> {
+    ) -> Grid {
         for variable in &mut variables {
             let axes = variable.dimensions.iter();
             let shape: Vec<u64> = axes.map(|dimension| dimensions[*dimension].1).collect();
             let size = variable.datatype.size() as u64;
             let whole = variable.axis().map(|_| 0);
             let inner = variable.inner.as_ref().map(|(_, number)| *number);
-            variable.chunks = Chunks::of(whole, size, inner, &shape, &extents[variable.view])?;
+            variable.chunks = Chunks::of(whole, size, inner, &shape, &extents[variable.view]);
             if let Some(inner) = &variable.inner {
                 variable.dimensions.push(dimensions.len());
                 dimensions.push(inner.clone());
             }
         }
         let names = variables.iter().enumerate();
-        Ok(Grid {
+        Grid {
             index: names.map(|(i, variable)| (variable.name.clone(), i)).collect(),
             dimensions,
             variables,
             attributes,
-        })
+        }
     }
 
     /// The indexes of the labels, among the view's, that it shows.
@@ -595,7 +589,7 @@ pub(super) fn unfit(field: &Field, naming: Naming) -> Option<&'static str> {
 }
 
 /// Why a grid leaves the label out whatever its cells are; None if it does not.
-pub(super) fn unfit_label(label: &DimensionLabel) -> Option<&'static str> {
+fn unfit_label(label: &DimensionLabel) -> Option<&'static str> {
     let fits = label_type(label).is_some();
     (!fits).then_some("labels other than numbers and dates do not fit into a grid")
 }

@@ -13,7 +13,7 @@ const MAX_ITEM: u64 = i32::MAX as u64;
 
 /// The NumPy type of a single value. Text is `|S1` for characters of one byte, and `<U1` for four. NumPy has
 /// no type for two-byte characters, which are `<u2`.
-pub fn element_descr(datatype: Datatype) -> &'static str {
+fn element_descr(datatype: Datatype) -> &'static str {
     use Datatype::*;
     match datatype {
         Int8 => "|i1",
@@ -83,9 +83,7 @@ pub fn header(descr: &str, shape: &[u64]) -> Vec<u8> {
     let numbers: Vec<String> = shape.iter().map(u64::to_string).collect();
     // A tuple of one is written `(n,)`.
     let comma = if shape.len() == 1 { "," } else { "" };
-    let growth = numbers
-        .first()
-        .map_or(0, |first| GROWTH_DIGITS.saturating_sub(first.len()));
+    let growth = numbers.first().map_or(0, |first| GROWTH_DIGITS - first.len());
     let dict = format!(
         "{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}{comma}), }}{:growth$}",
         numbers.join(", "),

@@ -84,7 +84,8 @@ impl Picture {
         let cells = u128::from(image.width) * u128::from(image.height);
         let planes = if image.planar && image.rgb { 3 } else { 1 };
         let values = cells * u128::from(together) * planes;
-        let per_cell = attribute.cell_size().unwrap_or(1) / attribute.datatype.size() as u64;
+        let cell = attribute.cell_size().expect("an image has cells of one size");
+        let per_cell = cell / attribute.datatype.size() as u64;
         if values / u128::from(per_cell) > MAX_CELLS.into() || values > MAX_VALUES.into() {
             return Err(Error::not_found(format!(
                 "a picture of {} by {} cells would take reading more than {MAX_CELLS}",

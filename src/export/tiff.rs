@@ -450,21 +450,18 @@ impl Image {
     /// Bytes of a row of a plane.
     fn row(&self) -> u64 {
         let together = if self.planar { 1 } else { self.samples };
-        self.width
-            .saturating_mul(together)
-            .saturating_mul(self.bits / 8)
-            .max(1)
+        self.width * together * (self.bits / 8)
     }
 
     /// Bytes of a plane.
     fn plane(&self) -> u64 {
-        self.height.saturating_mul(self.row())
+        self.height * self.row()
     }
 
     /// Rows of a strip.
     fn rows(&self) -> u64 {
         let rows = (STRIP_SIZE / self.row()).max(self.height.div_ceil(MAX_STRIPS));
-        rows.clamp(1, self.height.max(1))
+        rows.clamp(1, self.height)
     }
 
     /// Strips of a plane.
@@ -476,8 +473,8 @@ impl Image {
     fn entries(&self) -> Vec<(u16, Values)> {
         // Samples beyond the colours or the grey.
         let (extra, kind) = match self.rgb {
-            true => (self.samples.saturating_sub(3), 2),
-            false => (self.samples.saturating_sub(1), 0),
+            true => (self.samples - 3, 2),
+            false => (self.samples - 1, 0),
         };
         let text = |text: &str| (!text.is_empty()).then(|| Values::Ascii([text.as_bytes(), b"\0"].concat()));
         let words = |words: &[u16]| (!words.is_empty()).then(|| Values::Words(words.to_vec()));
@@ -518,7 +515,7 @@ impl Image {
 
     /// Bytes of the values.
     fn data(&self) -> u64 {
-        self.planes().saturating_mul(self.plane())
+        self.planes() * self.plane()
     }
 
     /// Whether it can be an overview of `other`: the same bands, and no more pixels along either side.
@@ -530,8 +527,8 @@ impl Image {
     /// The value of each strip for a tag, if the first strip begins at `data`.
     fn numbers(&self, values: Values, data: u64) -> Box<dyn Fn(u64) -> u64 + Send + Sync> {
         let (plane, strips) = (self.plane(), self.strips());
-        let strip = self.rows().saturating_mul(self.row());
-        let start = move |index: u64| (index % strips).saturating_mul(strip);
+        let strip = self.rows() * self.row();
+        let start = move |index: u64| index % strips * strip;
         match values {
             Values::Short(number) | Values::Long(number) | Values::Shorts(number, _) => {
                 Box::new(move |_| number)
@@ -539,10 +536,7 @@ impl Image {
             Values::Words(words) => Box::new(move |index| words[index as usize].into()),
             Values::Doubles(numbers) => Box::new(move |index| numbers[index as usize].to_bits()),
             Values::Ascii(text) => Box::new(move |index| text[index as usize].into()),
-            Values::StripOffsets => Box::new(move |index| {
-                data.saturating_add(index / strips * plane)
-                    .saturating_add(start(index))
-            }),
+            Values::StripOffsets => Box::new(move |index| data + index / strips * plane + start(index)),
             Values::StripLengths => Box::new(move |index| strip.min(plane - start(index))),
         }
     }
@@ -577,7 +571,7 @@ impl Directory {
                 Values::Doubles(numbers) => (12, 8, numbers.len() as u64),
                 Values::Long(_) => (4, 4, 1),
                 Values::StripOffsets | Values::StripLengths => {
-                    (long, address, image.planes().saturating_mul(image.strips()))
+                    (long, address, image.planes() * image.strips())
                 }
             })
             .collect();
@@ -585,10 +579,10 @@ impl Directory {
         let places: Vec<Option<u64>> = shaped
             .iter()
             .map(|(_, size, count)| {
-                let bytes = size.saturating_mul(*count);
+                let bytes = size * count;
                 (bytes > address).then(|| {
                     let start = end.next_multiple_of(8);
-                    end = start.saturating_add(bytes);
+                    end = start + bytes;
                     start
                 })
             })
@@ -611,9 +605,9 @@ fn widths(big: bool) -> (u64, u64, u16) {
 /// Everything before the values of a file of these images, of which there is at least one: header,
 /// directories, and the tables that do not fit into entries.
 fn head(images: &[Image]) -> Vec<Box<dyn Bytes>> {
-    let data = images.iter().map(Image::data).fold(0, u64::saturating_add);
+    let data: u64 = images.iter().map(Image::data).sum();
     let (parts, start) = head_as(images, false);
-    match start.saturating_add(data) < 1 << 32 {
+    match start + data < 1 << 32 {
         true => parts,
         false => head_as(images, true).0,
     }
@@ -673,14 +667,14 @@ fn head_as(images: &[Image], big: bool) -> (Vec<Box<dyn Bytes>>, u64) {
         own.extend(word(next, address));
         pieces.push((directory.start, Box::new(own)));
         pieces.extend(tables);
-        values_start = values_start.saturating_add(image.data());
+        values_start += image.data();
     }
     // Zeros in between.
     let mut parts: Vec<Box<dyn Bytes>> = Vec::new();
     let mut end = 0;
     for (place, piece) in pieces {
         parts.push(Box::new(vec![0; (place - end) as usize]));
-        end = place.saturating_add(piece.len());
+        end = place + piece.len();
         parts.push(piece);
     }
     parts.push(Box::new(vec![0; (data - end) as usize]));
@@ -696,7 +690,7 @@ struct Table {
 
 impl Bytes for Table {
     fn len(&self) -> u64 {
-        self.count.saturating_mul(self.size)
+        self.count * self.size
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {

@@ -18,7 +18,7 @@
 //!  "dimension_names":["y","x"],"attributes":{"ancillary_variables":"a__validity","_FillValue":-2147483648}}
 //! ```
 
-use super::chunks::{Chunks, GridChunk, extents};
+use super::chunks::{Chunks, GridChunk, MAX_LISTED_CHUNKS, extents};
 use super::dataset::image::{Image, Level};
 use super::file_group::FileGroup;
 use super::grid::{self, Naming, Value, Variable};
@@ -42,10 +42,9 @@ pub fn absent(view: &View) -> Result<Option<String>> {
 
 /// Whether listings show it: not if it has very many chunks. Reads as little metadata as possible.
 pub fn is_listed(view: &View) -> Result<bool> {
-    const MAX_LISTED: u64 = 1 << 12;
     Ok(absent(view)?.is_none()
-        && (chunk_count(view, &view.shape_at_most()?)? <= MAX_LISTED
-            || chunk_count(view, &view.shape()?)? <= MAX_LISTED))
+        && (chunk_count(view, &view.shape_at_most()?)? <= MAX_LISTED_CHUNKS
+            || chunk_count(view, &view.shape()?)? <= MAX_LISTED_CHUNKS))
 }
 
 /// The number of chunks of all arrays for a view of this shape.

@@ -36,7 +36,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// The column of joinids.
-pub(super) const JOINID: &[u8] = b"soma_joinid";
+const JOINID: &[u8] = b"soma_joinid";
 
 /// The most columns of a frame in HDF5, where the list of their names is one attribute: a message with its
 /// header, and 16 bytes a name.
@@ -138,17 +138,22 @@ impl Drop for Reserved {
 }
 
 impl Frame {
-    /// The frame of a view whose rows are called as field `index` is, or else 0, 1, .. Reads enumerations, and
-    /// more only if a type has changed. With joinids it has a field of that name.
+    /// The frame of a view by joinids, whose rows are called as field `index` is if there is one; without
+    /// `index` that of its cells in order, whose rows are called 0, 1, .. Reads enumerations, and more only if a
+    /// type has changed.
     pub(super) fn new(
         view: Arc<View>,
-        with_joinids: bool,
         index: Option<(&[u8], Option<&str>)>,
         text_index: bool,
     ) -> Result<Frame> {
         let find = |name: &[u8]| view.fields().iter().position(|field| field.name == name);
+        let joinid = find(JOINID).filter(|_| index.is_some());
+        let index = index.and_then(|(name, shown)| {
+            let shown = shown.filter(|shown| unfit_name(shown.as_bytes()).is_none());
+            Some((find(name)?, shown))
+        });
         let mut frame = Frame {
-            joinid: find(JOINID).filter(|_| with_joinids),
+            joinid,
             columns: Vec::new(),
             shown: Vec::new(),
             naming: Naming::Numbers,
@@ -160,13 +165,6 @@ impl Frame {
             zeros: OnceLock::new(),
             view,
         };
-        let index = index.and_then(|(name, shown)| {
-            let find = frame.view.fields().iter().position(|field| field.name == name);
-            Some((
-                find?,
-                shown.filter(|shown| unfit_name(shown.as_bytes()).is_none()),
-            ))
-        });
         for (number, field) in frame.view.fields().iter().enumerate() {
             let mut shown = None;
             if Some(number) != frame.joinid {
@@ -478,13 +476,8 @@ impl Frame {
 
     /// The members and the attributes of the frame's group.
     pub(super) fn group(self: &Arc<Frame>) -> Group {
-        let columns = self.columns.iter().map(|(field, name)| {
-            let column = Column {
-                frame: self.clone(),
-                field: *field,
-            };
-            (name.clone(), Member::new(column))
-        });
+        let columns = self.columns.iter();
+        let columns = columns.map(|(field, name)| (name.clone(), Member::new(self.column(*field))));
         let mut columns: Members = columns.collect();
         let field = self.index().map(|(field, _)| field);
         let index = |field| {
@@ -549,7 +542,7 @@ impl Frame {
     }
 
     /// What the column of a field makes.
-    pub(super) fn column(self: &Arc<Frame>, field: usize) -> impl Element + 'static {
+    pub(super) fn column(self: &Arc<Frame>, field: usize) -> Column {
         Column {
             frame: self.clone(),
             field,
@@ -588,7 +581,7 @@ fn shown_as(view: &View, field: &Field) -> Result<ColumnForm, &'static str> {
 }
 
 /// A column.
-struct Column {
+pub(super) struct Column {
     frame: Arc<Frame>,
     field: usize,
 }
@@ -872,31 +865,20 @@ impl Element for Index {
                 false => frame.numbers(Type::Number(Datatype::Int64), Counted),
             };
         };
-        let column = Column {
+        let column = frame.column(field);
+        let labels = match &frame.shown[field] {
+            Some(ColumnForm::As(Type::Text)) => return frame.texts("index", field, column.texts()),
+            _ if !frame.text_index => return column.node(),
+            Some(ColumnForm::Labelled(Err(error))) => return Err(error.clone()),
+            Some(ColumnForm::Labelled(Ok((_, labels)))) => Some(labels.clone()),
+            _ => None,
+        };
+        let texts = Converted {
             frame: frame.clone(),
             field,
+            labels,
         };
-        match &frame.shown[field] {
-            Some(ColumnForm::As(Type::Text)) => frame.texts("index", field, column.texts()),
-            _ if !frame.text_index => column.node(),
-            Some(ColumnForm::Labelled(Err(error))) => Err(error.clone()),
-            Some(ColumnForm::Labelled(Ok((_, labels)))) => {
-                let texts = Converted {
-                    frame: frame.clone(),
-                    field,
-                    labels: Some(labels.clone()),
-                };
-                frame.texts("index", field, texts)
-            }
-            _ => {
-                let texts = Converted {
-                    frame: frame.clone(),
-                    field,
-                    labels: None,
-                };
-                frame.texts("index", field, texts)
-            }
-        }
+        frame.texts("index", field, texts)
     }
 
     fn chunks(&self) -> Result<u64> {
@@ -908,10 +890,6 @@ impl Element for Index {
 struct Counted;
 
 impl Values for Counted {
-    fn hold(&self) -> Result<Held> {
-        Ok(Held::new())
-    }
-
     fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
         out.write(|out| out.extend(rows.flat_map(u64::to_le_bytes)));
         Ok(())
@@ -1034,10 +1012,7 @@ impl TextMatrix {
 impl Element for TextMatrix {
     fn node(&self) -> Result<Node> {
         let (frame, width) = (&self.frame, self.fields.len() as u64);
-        let columns = self.fields.iter().map(|field| TextColumn {
-            frame: frame.clone(),
-            field: *field,
-        });
+        let columns = self.fields.iter().map(|field| frame.column(*field).texts());
         let content = frame.text_chunks("matrix", self.fields[0], SideBySide(columns.collect()));
         let rows = frame.rows()?;
         let (shape, sides) = (vec![rows, width], vec![rows.min(self.side()), width]);
@@ -1123,7 +1098,7 @@ mod tests {
         let cells = vec![(0, 0, 1, u64::MAX), (1, 1, 1, u64::MAX)];
         let is_whole = [PLAIN, LOSSY].map(|design| {
             let view = view(&design.array(std::slice::from_ref(&cells)).1);
-            let frame = Frame::new(view, false, None, false).unwrap();
+            let frame = Frame::new(view, None, false).unwrap();
             frame.is_whole(2).unwrap()
         });
         assert_eq!(is_whole, [true, false]);

@@ -47,6 +47,7 @@ mod text;
 use crate::bytes::Keep;
 use crate::catalog::group::OpenGroup;
 use crate::error::{Error, ErrorKind, Result};
+use crate::export::chunks::MAX_LISTED_CHUNKS;
 use crate::export::grid::Value;
 use crate::export::hdf5::MAX_RANK;
 use crate::export::joined::{Joined, Source as _};
@@ -66,9 +67,6 @@ const MEASUREMENT: &str = "SOMAMeasurement";
 
 /// The layer that is X.
 const DATA: &str = "data";
-
-/// The most chunks of an AnnData that is listed.
-const MAX_LISTED_CHUNKS: u64 = 1 << 12;
 
 /// The name of the directory.
 pub const NAME: &str = "anndata.zarr";
@@ -304,9 +302,7 @@ impl Content {
             };
             return Ok(Err(format!("{name}: {reason}")));
         }
-        let [obs, var] = &frames[..] else {
-            return Err(Error::internal("obs and var are two frames"));
-        };
+        let (obs, var) = (&frames[0], &frames[1]);
         let mut others = Members::new();
         let mut elements = Elements {
             source,
@@ -344,7 +340,7 @@ fn frame_of(view: Arc<View>, described: &Described, fallback: &str, text_index: 
         Some(name) => (name.as_bytes(), Some(&**name)),
         None => (fallback.as_bytes(), None),
     };
-    Frame::new(view, true, Some(index), text_index).map(Arc::new)
+    Frame::new(view, Some(index), text_index).map(Arc::new)
 }
 
 /// Collects the elements of a measurement.
@@ -525,7 +521,7 @@ fn uns_member(path: &str, found: &Found, left_out: &mut LeftOut) -> Result<Resul
             if let Some(reason) = unfit_values(&view)? {
                 return Ok(Err(reason));
             }
-            let frame = Arc::new(Frame::new(view, false, None, false)?);
+            let frame = Arc::new(Frame::new(view, None, false)?);
             return Ok(Ok(Member::new(Node::from(frame.group()))));
         }
         Ok(Object::Dense(view)) => {

@@ -403,7 +403,9 @@ pub(super) type Held = Vec<Arc<dyn Cells>>;
 /// Values of fixed size in rows.
 pub(super) trait Values: Send + Sync {
     /// The columns that are read.
-    fn hold(&self) -> Result<Held>;
+    fn hold(&self) -> Result<Held> {
+        Ok(Held::new())
+    }
 
     /// Appends the values of some rows.
     fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()>;
@@ -489,9 +491,6 @@ mod tests {
     fn a_chunk_is_as_long_as_all_others() {
         struct Numbers;
         impl Values for Numbers {
-            fn hold(&self) -> Result<Held> {
-                Ok(Held::new())
-            }
             fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
                 out.write(|out| out.extend(rows.flat_map(|row| (row as i64 + 1).to_le_bytes())));
                 Ok(())

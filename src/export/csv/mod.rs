@@ -121,7 +121,7 @@ impl Stream for Written {
     fn next(&mut self) -> Result<Option<Vec<u8>>> {
         if self.ready.is_empty() && self.row < self.rows {
             let (mut parts, mut bytes) = (Vec::new(), 0u64);
-            let most = parallel::threads().saturating_mul(BLOCKS_PER_TASK);
+            let most = parallel::threads() * BLOCKS_PER_TASK;
             while self.row < self.rows && bytes < MAX_IN_FLIGHT && (parts.len() as u64) < most {
                 let (rows, more) = self.writer.next_batch(self.row..self.rows)?;
                 self.row = rows.end;
@@ -271,7 +271,7 @@ impl Writer {
             "measuring table.csv",
             rows,
         );
-        let each = BLOCK_ROWS.saturating_mul(BLOCKS_PER_TASK);
+        let each = BLOCK_ROWS * BLOCKS_PER_TASK;
         let parts = parallel::each(rows.div_ceil(each), |number| -> Result<Vec<(u64, u64)>> {
             let first = number * each;
             let part = first..(first + each).min(rows);
@@ -333,7 +333,7 @@ impl Writer {
                 check.map_err(|e| e.in_part(format_args!("row {}", rows.start)))?;
                 return Ok((rows, bytes));
             }
-            rows.end = rows.start.saturating_add(count / 2);
+            rows.end = rows.start + count / 2;
         }
     }
 

@@ -77,7 +77,7 @@ impl GridCells {
     /// Replaces null cells in `values`, the bytes `range` of the variable, by [`Variable::null`].
     fn fill_nulls(&self, range: Range<u64>, keep: Option<Keep>, values: &mut [u8]) -> Result<()> {
         let null = self.variable.null();
-        let size = self.variable.cell_size().max(1);
+        let size = self.variable.cell_size();
         let cells = range.start / size..range.end.div_ceil(size);
         let mut validity = Output::keeping(keep);
         self.cells

@@ -76,13 +76,12 @@ fn too_large(view: &View, shape: &[u64]) -> Result<Option<String>> {
     let extents = extents(view.schema())?;
     let (mut rank, mut dimensions, mut data) = (shape.len(), shape.len(), Some(0u64));
     let mut add = |axis, size, inner| {
-        let chunks = Chunks::of(axis, size, inner, shape, &extents)?;
+        let chunks = Chunks::of(axis, size, inner, shape, &extents);
         let bytes = Storage::of(chunks, size).and_then(|storage| {
             let bytes = storage.bytes.checked_add(storage.index)?;
             bytes.checked_add(2 * CHUNK_ALIGNMENT)
         });
         data = data.zip(bytes).and_then(|(data, bytes)| data.checked_add(bytes));
-        Ok::<_, Error>(())
     };
     for field in view.fields() {
         let Some((datatype, number)) = grid::exported(field) else {
@@ -97,18 +96,15 @@ fn too_large(view: &View, shape: &[u64]) -> Result<Option<String>> {
             rank = shape.len() + 1;
             dimensions += 1;
         }
-        add(axis, datatype.size() as u64, inner)?;
+        add(axis, datatype.size() as u64, inner);
         if field.nullable {
-            add(None, 1, None)?;
+            add(None, 1, None);
         }
     }
     for label in view.labels() {
         if let Some(datatype) = grid::label_type(&label.label) {
-            add(
-                Some(label.label.dimension_index as usize),
-                datatype.size() as u64,
-                None,
-            )?;
+            let axis = label.label.dimension_index as usize;
+            add(Some(axis), datatype.size() as u64, None);
         }
     }
     Ok(if rank > MAX_RANK {

@@ -20,7 +20,7 @@ fn example() -> Vec<u8> {
         attributes,
     );
     let group = FileGroup {
-        grid: Arc::new(grid.unwrap()),
+        grid: Arc::new(grid),
         views: Vec::new(),
         groups: Vec::new(),
         image: None,

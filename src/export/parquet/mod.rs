@@ -320,7 +320,7 @@ impl File {
         let size = self.engine().tuning.table_window_bytes;
         let reader = self.reader.load(Ordering::Relaxed);
         let most = reader + (2 * parallel::threads()).min(MOST);
-        let last = most.min(self.plan.end().div_ceil(size).saturating_sub(1));
+        let last = most.min(self.plan.end().div_ceil(size) - 1);
         let next = |made: u64| Some(made.max(reader) + 1).filter(|next| *next <= last);
         let before = self
             .ahead

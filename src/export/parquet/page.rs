@@ -161,7 +161,7 @@ fn cells(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Vec<(Range<u6
     let valid = column.validity(rows)?;
     let mut out = Vec::with_capacity(starts.len());
     for (i, pair) in starts.windows(2).enumerate() {
-        let &[start, end] = pair else { continue };
+        let (start, end) = (pair[0], pair[1]);
         if start % size != 0 || end % size != 0 || end < start {
             let message = format!(
                 "a cell takes bytes {start} to {end}, which is not a whole number of values of {size} bytes"
