@@ -132,20 +132,52 @@ fn array(
         failures.add(failed(path, error));
         Vec::new()
     });
-    let visible: Vec<&FragmentSummary> = all.iter().filter(|fragment| fragment.visible).collect();
     for fragment in all.iter().filter(|fragment| fragment.outline.is_none()) {
         let reason = fragment.reason.as_deref().unwrap_or("?");
         let reason = format!("{}: {reason}", fragment.name);
         failures.add(failed(&join(path, OsStr::new("fragments")), reason));
     }
-    let outlines: Vec<&Outline> = visible
-        .iter()
-        .filter_map(|fragment| fragment.outline.as_deref())
-        .collect();
-    let dimensions = &schema.dimensions;
-    let written = written(dimensions, &outlines);
+    let written = written(&schema.dimensions, &all);
 
     let _ = writeln!(out, "{shown}: {}", one_line(&schema));
+    schema_lines(out, &schema, &written);
+    fragment_lines(out, &schema, viewed, &all, path, failures);
+    let labels = schema.dimension_labels.iter();
+    let labels: Vec<String> = labels.map(|label| shown_name(&label.name, names)).collect();
+    if !labels.is_empty() {
+        line(out, "labels", labels.join(", "));
+    }
+    let metadata = match document(directory, "metadata.json") {
+        Ok(metadata) => metadata,
+        Err(error) => {
+            failures.add(failed(path, error));
+            Value::Null
+        }
+    };
+    match array_kind(directory, &metadata) {
+        Ok((kind, exports)) => {
+            if let Some(kind) = kind {
+                line(out, "kind", kind);
+            }
+            if !exports.is_empty() {
+                line(out, "open", format!("{}, in data/", exports.join(", ")));
+            }
+        }
+        Err(error) => failures.add(failed(path, error)),
+    }
+    if let Err(error) = array_place(out, names, directory, &metadata) {
+        failures.add(failed(path, error));
+    }
+    out.push('\n');
+    table(out, &dimension_rows(&schema, &written, names));
+    out.push('\n');
+    table(out, &attribute_rows(&schema, names));
+    Ok(())
+}
+
+/// Writes the shape of an array, of which `written` is written, and its order.
+fn schema_lines(out: &mut String, schema: &Schema, written: &[Option<Range>]) {
+    let dimensions = &schema.dimensions;
     let lengths = |ranges: &mut dyn Iterator<Item = Option<&Range>>| -> Option<String> {
         let lengths = ranges
             .zip(dimensions)
@@ -170,6 +202,19 @@ fn array(
         let _ = write!(order, ", capacity {}", schema.capacity);
     }
     line(out, "order", order);
+}
+
+/// Writes what the fragments of an array store, of all that are listed.
+fn fragment_lines(
+    out: &mut String,
+    schema: &Schema,
+    viewed: &Viewed,
+    all: &[FragmentSummary],
+    path: &OsStr,
+    failures: &mut Failures,
+) {
+    let visible: Vec<&FragmentSummary> = all.iter().filter(|fragment| fragment.visible).collect();
+    let outlines = outlines(all);
     let versions = visible.iter().filter_map(|fragment| fragment.format_version);
     let mut version = format!("schema {}", schema.version);
     match (versions.clone().min(), versions.max()) {
@@ -226,37 +271,14 @@ fn array(
         "newest write",
         newest.map_or("none".to_owned(), |newest| format!("{} UTC", time(newest))),
     );
-    let labels = schema.dimension_labels.iter();
-    let labels: Vec<String> = labels.map(|label| shown_name(&label.name, names)).collect();
-    if !labels.is_empty() {
-        line(out, "labels", labels.join(", "));
-    }
-    let metadata = match document(directory, "metadata.json") {
-        Ok(metadata) => metadata,
-        Err(error) => {
-            failures.add(failed(path, error));
-            Value::Null
-        }
-    };
-    match array_kind(directory, &metadata) {
-        Ok((kind, exports)) => {
-            if let Some(kind) = kind {
-                line(out, "kind", kind);
-            }
-            if !exports.is_empty() {
-                line(out, "open", format!("{}, in data/", exports.join(", ")));
-            }
-        }
-        Err(error) => failures.add(failed(path, error)),
-    }
-    if let Err(error) = array_place(out, names, directory, &metadata) {
-        failures.add(failed(path, error));
-    }
-    out.push('\n');
-    table(out, &dimension_rows(&schema, &written, names));
-    out.push('\n');
-    table(out, &attribute_rows(&schema, names));
-    Ok(())
+}
+
+/// The outlines of those fragments that are seen and can be read.
+fn outlines(all: &[FragmentSummary]) -> Vec<&Outline> {
+    let visible = all.iter().filter(|fragment| fragment.visible);
+    visible
+        .filter_map(|fragment| fragment.outline.as_deref())
+        .collect()
 }
 
 /// The names of an array's exports, which are in `data/`.
@@ -311,9 +333,12 @@ fn length(dimension: &Dimension, range: &Range) -> Option<i128> {
 }
 
 /// The union of the fragments' non-empty domains, per dimension; None without fragments.
-fn written(dimensions: &[Dimension], fragments: &[&Outline]) -> Vec<Option<Range>> {
+fn written(dimensions: &[Dimension], fragments: &[FragmentSummary]) -> Vec<Option<Range>> {
     let mut all: Vec<Option<Range>> = vec![None; dimensions.len()];
-    for domain in fragments.iter().filter_map(|outline| outline.domain.as_ref()) {
+    for domain in outlines(fragments)
+        .into_iter()
+        .filter_map(|outline| outline.domain.as_ref())
+    {
         for ((known, range), dimension) in all.iter_mut().zip(domain).zip(dimensions) {
             let known = known.get_or_insert_with(|| range.clone());
             let order = |a: &[u8], b: &[u8]| compare(dimension.datatype, dimension.cell_val_num, a, b);
