@@ -273,17 +273,7 @@ impl ArrayListing {
         // A consolidation whose fragments have lost their commits has ended: `__fragments` was listed long
         // before `__commits`, by a server between, say. If its result need not be there, all its cells are
         // missing.
-        let lost = fragments.iter().filter_map(|entry| match entry.uncommitted {
-            Some(NotVisible::Uncommitted { .. }) => Some(entry.fragment.name.timestamps),
-            _ => None,
-        });
-        let mut lost: Vec<(u64, u64)> = lost.collect();
-        // They are sorted by their starts. Each gets the least end of it and those behind it.
-        let mut least = u64::MAX;
-        for (_, end) in lost.iter_mut().rev() {
-            least = least.min(*end);
-            *end = least;
-        }
+        let lost = uncommitted_ends(&fragments);
         let until = |marker: &str, name: &TimestampedName| {
             let (start, end) = name.timestamps;
             let first = lost.partition_point(|lost| lost.0 < start);
@@ -424,6 +414,22 @@ impl ArrayListing {
             .rfind(|schema| schema.timestamps.1 <= time)
             .or(self.schemas.first())
     }
+}
+
+/// For each of `fragments` that nothing commits, its start, and the least end of it and those behind it. They
+/// are sorted by their starts.
+fn uncommitted_ends(fragments: &[FragmentEntry]) -> Vec<(u64, u64)> {
+    let all = fragments.iter().filter_map(|entry| match entry.uncommitted {
+        Some(NotVisible::Uncommitted { .. }) => Some(entry.fragment.name.timestamps),
+        _ => None,
+    });
+    let mut all: Vec<(u64, u64)> = all.collect();
+    let mut least = u64::MAX;
+    for (_, end) in all.iter_mut().rev() {
+        least = least.min(*end);
+        *end = least;
+    }
+    all
 }
 
 /// The indexes of `fragments`, sorted by name.
