@@ -122,7 +122,7 @@ impl From<Summary> for Summaries {
 }
 
 /// Compares text as TileDB does.
-pub(super) fn text_order(a: &[u8], b: &[u8]) -> Ordering {
+fn text_order(a: &[u8], b: &[u8]) -> Ordering {
     for (x, y) in a.iter().zip(b) {
         match x.cmp(y) {
             Ordering::Equal if *x == 0 => break,

@@ -430,7 +430,7 @@ pub fn or_here(path: &Path) -> &Path {
 
 /// Whether a name is a pattern.
 #[cfg(feature = "remote")]
-pub fn is_pattern(name: &str) -> bool {
+fn is_pattern(name: &str) -> bool {
     pattern(OsStr::new(name)).is_some()
 }
 

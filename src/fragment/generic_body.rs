@@ -129,7 +129,7 @@ pub enum GenericFile {
 
 impl GenericFile {
     /// Larger bodies, in bytes, are read by ranges.
-    pub const LARGE_ABOVE: u64 = 64 << 10;
+    const LARGE_ABOVE: u64 = 64 << 10;
 
     /// Opens the file at `path`. With `hold`, a large one stays open, so that deleting it does not matter.
     pub fn open(

@@ -150,7 +150,7 @@ fn is_killed(status: &str) -> bool {
 
 /// Whether a requester is gone, or is a thread that is to end as soon as it has its answer: it has a signal
 /// that ends it, or one that asks its program to end.
-pub fn is_interrupted(requester: &Requester) -> bool {
+fn is_interrupted(requester: &Requester) -> bool {
     has_ended_or(requester, is_to_stop)
 }
 

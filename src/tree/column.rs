@@ -64,7 +64,7 @@ impl Names for Columns {
 }
 
 /// The files of a content: without and with a NumPy header, and the suffix in `tiles/`.
-pub fn file_names(content: Content) -> [&'static str; 3] {
+fn file_names(content: Content) -> [&'static str; 3] {
     match content {
         Content::Data => ["data.bin", "data.npy", ".data.bin"],
         Content::Offsets => ["offsets.bin", "offsets.npy", ".offsets.bin"],
