@@ -507,6 +507,10 @@ impl Server {
             false => self.host(parts)?,
         };
         if let Some(refused) = &peer.refused {
+            // HTTP/2 has no header that ends a connection.
+            if refused.status == StatusCode::SERVICE_UNAVAILABLE {
+                connection.end();
+            }
             return Err(refused.clone());
         }
         if health {

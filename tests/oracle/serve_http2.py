@@ -6,6 +6,7 @@ Every answer is compared with what was written. The last line is `N passed, N fa
 import contextlib
 import os
 import re
+import resource
 import select
 import signal
 import socket
@@ -310,6 +311,23 @@ class Slow:
         checks.equal("a connection without a request is kept", self.alive.result(), 200)
 
 
+def without_descriptors(checks, url, server, authority):
+    """A connection for which there is no descriptor to ask whose it is: it is refused once, and ends."""
+    before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+    command = ["curl", "-sg", "--http2", "--cacert", authority, "-w", "%{http_code} %{num_connects}\n", *["-o", "/dev/null", url] * 2]
+    # Connections that end meanwhile give some back.
+    for _ in range(20):
+        used = {int(name) for name in os.listdir(f"/proc/{server.pid}/fd")}
+        free = next(number for number in range(1 << 20) if number not in used)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (free + 1, before[1]))
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.splitlines()
+        if all(line.startswith("503") for line in shown):
+            break
+    resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+    checks.equal("without a descriptor", shown, ["503 1"] * 2)
+    checks.equal("the next connection", Http2(url, authority).ask(SCHEMA).status, 200)
+
+
 def renewed(checks, url, server, folder, files, whole):
     """A certificate that is replaced while the server runs."""
     before = Http2(url, files[0])
@@ -361,6 +379,7 @@ def main():
             limits(checks, url, files[0])
             streams(checks, url, files[0], whole)
             waiting.end(checks)
+            without_descriptors(checks, url, server, files[0])
             renewed(checks, url, server, folder, files, whole)
     print(f"{checks.passed} passed, {checks.failed} failed")
     return checks.failed > 0
