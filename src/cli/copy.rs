@@ -6,7 +6,7 @@
 use super::copier::Copier;
 use super::logging::{self, VerboseArgs};
 use super::options::source_parser;
-use super::output::{Failures, Stop, progress_bar};
+use super::output::{Failures, Stop, close_copy, progress_bar};
 use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
@@ -23,7 +23,7 @@ use signal_hook::flag;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -311,7 +311,7 @@ impl TreeCopy<'_> {
         // DEST itself may be a link if copies go into it.
         let named = *target == *self.args.places().1 && !self.args.no_target_directory;
         let root = Place::open(target, named).map_err(place)?;
-        if created && let Err(error) = fs::write(root.path(UNFINISHED), unfinished(found)) {
+        if created && let Err(error) = write_file(&root.path(UNFINISHED), &unfinished(found)) {
             // Without it the same command would copy into the directory.
             let _ = fs::remove_file(root.path(UNFINISHED));
             let _ = fs::remove_dir(target);
@@ -602,6 +602,13 @@ fn unfinished(found: &Found<'_>) -> Vec<u8> {
 /// Whether `directory` is a copy of this which is not yet whole.
 fn is_unfinished(directory: &Path, found: &Found<'_>) -> bool {
     fs::read(directory.join(UNFINISHED)).is_ok_and(|text| text == unfinished(found))
+}
+
+/// Writes a new file.
+fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes)?;
+    close_copy(&file)
 }
 
 /// Creates a directory. Returns false if it exists.

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A directory of files, by name, of which only numbers and lengths are kept.
+/// Files and directories, by name, of which only numbers and lengths are kept.
 #[derive(Default, Clone)]
 struct Lossy {
     state: Arc<Mutex<State>>,
@@ -34,7 +34,7 @@ struct State {
 }
 
 fn attributes(number: u64, size: u64) -> FileAttr {
-    let (kind, perm) = match number {
+    let (kind, perm) = match number % 2 {
         1 => (FileType::Directory, 0o755),
         _ => (FileType::RegularFile, 0o644),
     };
@@ -131,7 +131,7 @@ impl Filesystem for Lossy {
     fn create(&self, _: &Request, _: INodeNo, name: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
         let mut state = self.state.lock().unwrap();
         state.made += 1;
-        let number = 1 + state.made;
+        let number = 2 * state.made;
         state.files.insert(name.into(), (number, 0));
         reply.created(
             &Duration::ZERO,
@@ -140,6 +140,18 @@ impl Filesystem for Lossy {
             FileHandle(0),
             FopenFlags::empty(),
         );
+    }
+
+    fn mkdir(&self, _: &Request, _: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
+        let mut state = self.state.lock().unwrap();
+        state.made += 1;
+        let number = 2 * state.made + 1;
+        state.files.insert(name.into(), (number, 0));
+        reply.entry(&Duration::ZERO, &attributes(number, 0), Generation(0));
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.unlink(request, parent, name, reply);
     }
 
     fn write(
@@ -213,6 +225,20 @@ fn what_is_lost_is_no_copy() {
         let wanted = "tiledbfs: mnt/group.json: cannot write: No space left on device";
         assert!(message.starts_with(wanted), "{message}");
     }
+}
+
+#[test]
+fn a_directory_whose_mark_is_lost_is_not_copied() {
+    let place = Place::new();
+    let lossy = Lossy::default();
+    lossy.mount(&place.path("mnt"));
+    let output = place.run(&["cp", "-r", "group", "mnt"]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(lossy.names(), Vec::<OsString>::new(), "{message}");
+    assert_eq!(
+        message,
+        "tiledbfs: mnt/group: cannot write: No space left on device (os error 28)\n"
+    );
 }
 
 #[test]
