@@ -27,8 +27,12 @@ use crate::tree::{Tree, TreeOptions};
 #[cfg(feature = "remote")]
 use clap::Args;
 use glob::Pattern;
+#[cfg(feature = "remote")]
+use percent_encoding::percent_decode_str;
 use std::ffi::{OsStr, OsString};
 use std::fs;
+#[cfg(feature = "remote")]
+use std::os::unix::ffi::OsStringExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -259,7 +263,7 @@ pub(super) fn open_within(
                     if first.is_some_and(is_of_experiment) {
                         for _ in 0..2 {
                             if shorten(&mut part, &mut names) {
-                                store.shorten(&part);
+                                store.move_to(&part)?;
                             }
                         }
                         opened = store.list()?;
@@ -273,7 +277,7 @@ pub(super) fn open_within(
             if !shorten(&mut part, &mut names) {
                 break;
             }
-            store.shorten(&part);
+            store.move_to(&part)?;
         }
         Err(Error::not_found("not found: no object is below this URL"))
     });
@@ -286,14 +290,19 @@ fn last_of(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or_default()
 }
 
-/// Moves the last component of a URL to `names`. Returns false if only the bucket is left.
+/// Moves the last component of a URL to `names`, as it is in the tree. Returns false if only the bucket is
+/// left.
 #[cfg(feature = "remote")]
 fn shorten(part: &mut String, names: &mut Vec<OsString>) -> bool {
     let start = part.find("://").map_or(0, |at| at + 3);
     let Some((rest, last)) = part.get(start..).and_then(|rest| rest.rsplit_once('/')) else {
         return false;
     };
-    names.push(last.into());
+    // As in SOURCE, the URLs of web servers alone are percent-encoded.
+    names.push(match part.starts_with("http") {
+        true => OsString::from_vec(percent_decode_str(last).collect()),
+        false => last.into(),
+    });
     let length = start + rest.len();
     part.truncate(length);
     true
@@ -377,15 +386,10 @@ impl Remote {
         })
     }
 
-    /// Removes the last component; the prefix is now `url`.
-    fn shorten(&mut self, url: &str) {
-        let prefix = self.store.prefix.as_ref();
-        let above = prefix.rsplit_once('/').map_or("", |(above, _)| above);
-        // Always succeeds, because a prefix of a valid key is valid.
-        if let Ok(above) = object_store::path::Path::parse(above) {
-            self.store.prefix = above;
-        }
-        self.store.url = url.to_owned();
+    /// Makes it the prefix at `url`, of the same store.
+    fn move_to(&mut self, url: &str) -> crate::Result<()> {
+        self.store = self.store.at(url)?;
+        Ok(())
     }
 }
 
@@ -409,6 +413,19 @@ mod tests {
         }
         assert_eq!(parts, ["s3://b/a/x y", "s3://b/a", "s3://b"]);
         assert_eq!(names, ["z", "x y", "a"]);
+    }
+
+    #[test]
+    fn names_behind_the_url_of_a_web_server_are_decoded_as_it_is() {
+        for (url, name) in [
+            ("https://h/a/x%20%C3%A9", "x \u{e9}"),
+            ("http://h/a/2024-01-01%2000:00", "2024-01-01 00:00"),
+            ("s3://b/a/x%20y", "x%20y"),
+        ] {
+            let (mut part, mut names) = (url.to_owned(), Vec::new());
+            assert!(shorten(&mut part, &mut names));
+            assert_eq!(names, [name], "{url}");
+        }
     }
 
     #[test]

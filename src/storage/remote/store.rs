@@ -80,6 +80,43 @@ pub fn open(url: &str, options: &StoreOptions, stats: Arc<Stats>) -> Result<Stor
     Ok(store)
 }
 
+impl Store {
+    /// The prefix at `url` of the same store.
+    pub fn at(&self, url: &str) -> Result<Store> {
+        let (_, prefix) = place(url).map_err(|error| error.in_file(url))?;
+        Ok(Store {
+            prefix,
+            url: url.to_owned(),
+            ..self.clone()
+        })
+    }
+}
+
+/// The kind of the store of a parsed [`Remote`](crate::storage::location::Location) `url`, and the prefix in
+/// it. An `http://` or `https://` URL is of a store with a known host name, or of a WebDAV server.
+fn place(url: &str) -> Result<(ObjectStoreScheme, Key)> {
+    let (scheme, rest) = url.split_once("://").unwrap_or_default();
+    let kind = match scheme {
+        "s3" | "s3a" => ObjectStoreScheme::AmazonS3,
+        "gs" => ObjectStoreScheme::GoogleCloudStorage,
+        "az" | "azure" | "adl" | "abfs" | "abfss" => ObjectStoreScheme::MicrosoftAzure,
+        "http" | "https" => {
+            let url = url.parse();
+            let url = url.map_err(|error| invalid(format!("not a valid URL: {error}")))?;
+            return ObjectStoreScheme::parse(&url).map_err(|error| invalid(error.to_string()));
+        }
+        _ => return Err(invalid(format!("unknown scheme `{scheme}`"))),
+    };
+    let path = rest.split_once('/').map_or("", |(_, path)| path);
+    // `Key` drops a slash at the beginning.
+    if path.starts_with('/') {
+        return Err(invalid("not a valid key: it begins with a slash"));
+    }
+    // Keys are not percent-encoded, as in TileDB.
+    let prefix = Key::parse(path).map_err(|error| invalid(format!("not a valid key: {error}")))?;
+    Ok((kind, prefix))
+}
+
 /// Sets the default TLS provider, without which the first client would panic.
 fn install_tls_provider() {
     static ONCE: Once = Once::new();
@@ -154,52 +191,34 @@ impl Opening<'_> {
 
     fn open(&self) -> Result<Store> {
         let (scheme, rest) = self.url.split_once("://").unwrap_or_default();
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let kind = match scheme {
-            "s3" | "s3a" => ObjectStoreScheme::AmazonS3,
-            "gs" => ObjectStoreScheme::GoogleCloudStorage,
-            "az" | "azure" | "adl" | "abfs" | "abfss" => ObjectStoreScheme::MicrosoftAzure,
-            "http" | "https" => return self.web(),
-            _ => return Err(invalid(format!("unknown scheme `{scheme}`"))),
-        };
-        // `Key` drops a slash at the beginning.
-        if path.starts_with('/') {
-            return Err(invalid("not a valid key: it begins with a slash"));
-        }
-        // Keys are not percent-encoded, as in TileDB.
-        let prefix = Key::parse(path).map_err(|error| invalid(format!("not a valid key: {error}")))?;
+        let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
+        let (kind, prefix) = place(self.url)?;
+        let is_web = scheme.starts_with("http");
         match kind {
+            ObjectStoreScheme::AmazonS3 if is_web => self.s3(aws_of_environment().with_url(self.url), prefix),
             ObjectStoreScheme::AmazonS3 => self.s3(aws_of_environment().with_bucket_name(authority), prefix),
             ObjectStoreScheme::GoogleCloudStorage => self.google(authority, prefix),
-            _ => self.azure(&format!("{scheme}://{authority}/"), prefix),
+            ObjectStoreScheme::MicrosoftAzure if is_web => self.azure(self.url, prefix),
+            ObjectStoreScheme::MicrosoftAzure => self.azure(&format!("{scheme}://{authority}/"), prefix),
+            _ => self.web(prefix),
         }
     }
 
-    /// `http://` and `https://`: a store with a known host name, or a WebDAV server.
-    fn web(&self) -> Result<Store> {
-        let url: reqwest::Url = self
-            .url
-            .parse()
-            .map_err(|error| invalid(format!("not a valid URL: {error}")))?;
-        let (kind, prefix) = ObjectStoreScheme::parse(&url).map_err(|error| invalid(error.to_string()))?;
-        match kind {
-            ObjectStoreScheme::AmazonS3 => self.s3(aws_of_environment().with_url(self.url), prefix),
-            ObjectStoreScheme::MicrosoftAzure => self.azure(self.url, prefix),
-            _ => {
-                self.refuse_s3_options("a web server")?;
-                if self.options.endpoint_url.is_some() {
-                    return Err(invalid("the option `endpoint_url` is not for a web server"));
-                }
-                let host = url.origin().ascii_serialization();
-                let builder = HttpBuilder::new()
-                    .with_url(&host)
-                    .with_retry(retries())
-                    .with_client_options(self.client_options(&host, |_| None)?)
-                    .with_http_connector(self.connector());
-                let store = builder.build().map_err(|error| invalid(chain(&error)))?;
-                Ok(self.opened(Arc::new(store), prefix, true))
-            }
+    /// A WebDAV server.
+    fn web(&self, prefix: Key) -> Result<Store> {
+        self.refuse_s3_options("a web server")?;
+        if self.options.endpoint_url.is_some() {
+            return Err(invalid("the option `endpoint_url` is not for a web server"));
         }
+        let url: reqwest::Url = self.url.parse().expect("it is of a web server");
+        let host = url.origin().ascii_serialization();
+        let builder = HttpBuilder::new()
+            .with_url(&host)
+            .with_retry(retries())
+            .with_client_options(self.client_options(&host, |_| None)?)
+            .with_http_connector(self.connector());
+        let store = builder.build().map_err(|error| invalid(chain(&error)))?;
+        Ok(self.opened(Arc::new(store), prefix, true))
     }
 
     fn connector(&self) -> Connector {
@@ -638,6 +657,20 @@ mod tests {
         assert_eq!(bucket_url("a-b1"), "https://a-b1.s3.amazonaws.com");
         for bucket in ["a.b", "Old", "old_one"] {
             assert_eq!(bucket_url(bucket), format!("https://s3.amazonaws.com/{bucket}"));
+        }
+    }
+
+    #[test]
+    fn each_part_of_a_url_has_its_prefix() {
+        for (url, wanted) in [
+            ("s3://b/a%20b/c", "a%20b/c"),
+            ("s3://b", ""),
+            ("https://h/a%20b%2Fc", "a b/c"),
+            ("https://h/a/../b", "b"),
+            ("https://b.s3.eu-west-1.amazonaws.com/a%20b", "a b"),
+            ("https://s3.eu-west-1.amazonaws.com/b/a", "a"),
+        ] {
+            assert_eq!(place(url).unwrap().1.as_ref(), wanted, "{url}");
         }
     }
 
