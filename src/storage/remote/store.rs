@@ -87,6 +87,7 @@ impl Store {
         Ok(Store {
             prefix,
             url: url.to_owned(),
+            open_until: Instant::now() + OPEN_TIMEOUT,
             ..self.clone()
         })
     }
@@ -672,6 +673,15 @@ mod tests {
         ] {
             assert_eq!(place(url).unwrap().1.as_ref(), wanted, "{url}");
         }
+    }
+
+    #[test]
+    fn each_prefix_of_a_store_is_waited_for_anew() {
+        let mut store = open("https://h/a%20b/c", &StoreOptions::default(), Arc::default()).unwrap();
+        store.open_until = Instant::now();
+        let above = store.at("https://h/a%20b").unwrap();
+        assert_eq!((above.prefix.as_ref(), &*above.url), ("a b", "https://h/a%20b"));
+        assert!(above.open_until > store.open_until + OPEN_TIMEOUT / 2);
     }
 
     #[test]
