@@ -209,7 +209,7 @@ pub fn main() -> ExitCode {
         Command::Completions(args) => success(man::completions(&args, command)),
         Command::Man(args) => success(man::run(&args, command)),
     });
-    match result.and_then(|code| close_stdout().map(|()| code)) {
+    match result {
         Ok(code) => code,
         Err(failure) => {
             failure.show();
@@ -268,8 +268,9 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure
     Ok(cli)
 }
 
+/// The exit code of a command: 0, unless it failed or what it wrote to stdout is lost.
 fn success(result: Result<(), Failure>) -> Result<ExitCode, Failure> {
-    result.map(|()| ExitCode::SUCCESS)
+    result.and_then(|()| close_stdout()).map(|()| ExitCode::SUCCESS)
 }
 
 /// Makes all threads share one heap, because some threads fill the cache and others empty it. With a heap per
