@@ -535,7 +535,34 @@ fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::store::OPEN_TIMEOUT;
+    use super::super::testing::TestStore;
+    use super::super::{RemoteSettings, RemoteStorage};
     use super::*;
+    use std::thread;
+
+    #[test]
+    fn a_first_listing_is_waited_for_while_its_keys_are_sorted() {
+        let store = TestStore::new(1000);
+        store.put("p/a", b"1");
+        let settings = RemoteSettings {
+            refresh: None,
+            disk_cache: None,
+            stats: Arc::default(),
+            memory: Arc::default(),
+        };
+        let storage = RemoteStorage::new(store.store("p"), settings).unwrap();
+        // As if the last page had come long ago.
+        *lock(&storage.pages.latest) = Instant::now().checked_sub(2 * OPEN_TIMEOUT);
+        let sorting = lock(&storage.listings.state);
+        let until = Instant::now() + Duration::from_millis(50);
+        thread::scope(|scope| {
+            let listing = scope.spawn(|| storage.list_root(until, &Default::default()));
+            thread::sleep(Duration::from_millis(300));
+            drop(sorting);
+            listing.join().unwrap().unwrap();
+        });
+    }
 
     #[test]
     fn an_older_listing_does_not_replace_a_newer_one() {

@@ -292,6 +292,11 @@ impl Pages {
         expected.remove(path).unwrap_or_default()
     }
 
+    /// Whether a request is under way.
+    fn are_asked_for(&self) -> bool {
+        self.permits.available_permits() < MAX_LISTINGS
+    }
+
     /// The key of `path`, without a trailing slash.
     fn key(&self, path: &str) -> String {
         join(self.prefix.as_ref(), path).trim_end_matches('/').to_owned()
@@ -476,6 +481,14 @@ pub struct RemoteStorage {
 impl RemoteStorage {
     /// Opens the source in `store` and lists it. `NotFound` if it is empty.
     pub fn open(store: Store, settings: RemoteSettings) -> Result<Arc<dyn Storage>> {
+        let (until, failures) = (store.open_until, store.failures.clone());
+        let storage = RemoteStorage::new(store, settings)?;
+        storage.list_root(until, &failures)?;
+        Ok(Arc::new(storage))
+    }
+
+    /// The source in `store`, which is not listed yet.
+    fn new(store: Store, settings: RemoteSettings) -> Result<RemoteStorage> {
         let runtime = runtime()?.handle();
         let pages = Arc::new(Pages::new(&store));
         let listings = Arc::new(ListingCache::new(
@@ -492,7 +505,7 @@ impl RemoteStorage {
             settings.stats,
             settings.memory.pool.clone(),
         );
-        let storage = RemoteStorage {
+        Ok(RemoteStorage {
             pages,
             listings,
             fetcher: Arc::new(fetcher),
@@ -501,13 +514,11 @@ impl RemoteStorage {
             unsigned: store.unsigned,
             memory: settings.memory,
             files: Mutex::default(),
-        };
-        storage.list_root(store.open_until, &store.failures)?;
-        Ok(Arc::new(storage))
+        })
     }
 
     /// Lists the root. Fails with `Io(EIO)` if there is no page by `until`, or within [`OPEN_TIMEOUT`] of the
-    /// last, or if the last does not come within [`LISTING_TIMEOUT`].
+    /// last while one is asked for, or if that takes longer than [`LISTING_TIMEOUT`].
     fn list_root(&self, mut until: Instant, failures: &Failures) -> Result<()> {
         let (sender, answer) = channel();
         let listings = self.listings.clone();
@@ -519,8 +530,13 @@ impl RemoteStorage {
             if let Ok(listed) = answer.recv_timeout(left) {
                 return listed;
             }
-            // A listing of many pages takes its time.
-            match lock(&self.pages.latest).map(|latest| (latest + OPEN_TIMEOUT).min(end)) {
+            // A listing of many pages takes its time, and so does it to sort them when all are there.
+            let latest = *lock(&self.pages.latest);
+            let latest = latest.map(|latest| match self.pages.are_asked_for() {
+                true => latest,
+                false => Instant::now(),
+            });
+            match latest.map(|latest| (latest + OPEN_TIMEOUT).min(end)) {
                 Some(later) if later > until => until = later,
                 latest => break latest == Some(end),
             }
