@@ -19,13 +19,14 @@ use nix::sys::statfs::{
     FUSE_SUPER_MAGIC, FsType, MSDOS_SUPER_MAGIC, NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, statfs,
 };
 use nix::sys::statvfs::statvfs;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The error of a path that leads to a file of another kind.
@@ -54,7 +55,8 @@ pub struct LocalStorage {
     /// server from being unmounted.
     _held: Option<File>,
     racy_window: Duration,
-    lag: Duration,
+    /// Found out when it is wanted: a machine may have many mounts.
+    lag: OnceLock<Duration>,
     follow_symlinks: bool,
     permissions: PermissionCache,
     stats: Arc<Stats>,
@@ -90,7 +92,7 @@ impl LocalStorage {
                 FUSE_SUPER_MAGIC => FUSE_RACY_WINDOW,
                 _ => RACY_WINDOW,
             },
-            lag: lag_on(kind),
+            lag: OnceLock::new(),
             root,
             follow_symlinks,
             permissions: PermissionCache::default(),
@@ -207,7 +209,7 @@ impl LocalStorage {
 
 impl Storage for LocalStorage {
     fn lag(&self) -> Option<Duration> {
-        Some(self.lag)
+        Some(*self.lag.get_or_init(|| lag(&self.root)))
     }
 
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>> {
@@ -362,10 +364,32 @@ impl LocalStorage {
     }
 }
 
-/// How old what is found at `path` may be: file systems of other machines answer out of caches of their own.
-#[cfg(feature = "mount")]
+/// How old what is found at `path`, which is canonical, or below it may be: file systems of other machines
+/// answer out of caches of their own.
 pub fn lag(path: &Path) -> Duration {
-    lag_on(kind(path))
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    lag_on(kind(path)).max(lag_below(path, &table))
+}
+
+/// The most of what is mounted below `path`, by the table of mounts.
+fn lag_below(path: &Path, table: &[u8]) -> Duration {
+    let path = path.as_os_str().as_bytes().iter().map(|byte| match byte {
+        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+        _ => vec![*byte],
+    });
+    let path = OsString::from_vec(path.flatten().collect());
+    let lags = table.split(|byte| *byte == b'\n').filter_map(|line| {
+        // number parent major:minor root place options [tags] - type source options-of-the-file-system
+        let mut words = line.split(|byte| *byte == b' ');
+        let place = Path::new(OsStr::from_bytes(words.nth(4)?));
+        let kind = words.skip_while(|word| *word != b"-").nth(1)?;
+        Some(match place.starts_with(&path) {
+            true if kind.starts_with(b"fuse") => FUSE_RACY_WINDOW,
+            true if kind.starts_with(b"nfs") => NFS_LAG,
+            _ => Duration::ZERO,
+        })
+    });
+    lags.max().unwrap_or_default()
 }
 
 /// [`lag`] on a file system of this kind.
@@ -607,9 +631,19 @@ mod tests {
         const EXT4: FsType = FsType(0xef53);
         let seconds = [FUSE_SUPER_MAGIC, NFS_SUPER_MAGIC, EXT4].map(|kind| lag_on(kind).as_secs());
         assert_eq!(seconds, [30, 60, 0]);
+        let table = b"36 35 0:50 / /data/a\\040b/sshfs ro - fuse.sshfs h: rw\n\
+            37 35 0:51 / /data/nfs rw shared:1 - nfs4 h:/ rw\n";
+        for (path, seconds) in [
+            ("/data/a b", 30),
+            ("/data/a", 0),
+            ("/data", 60),
+            ("/data/nfs/x", 0),
+        ] {
+            assert_eq!(lag_below(Path::new(path), table).as_secs(), seconds, "{path}");
+        }
         let dir = tempfile::tempdir().unwrap();
         let distant = LocalStorage {
-            lag: NFS_LAG,
+            lag: NFS_LAG.into(),
             ..storage(dir.path(), false)
         };
         let engine = crate::engine::Engine::new(Arc::new(distant), 1, Vec::new(), Arc::default());
