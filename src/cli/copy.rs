@@ -111,6 +111,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         args,
         begun,
         source: PathBuf::new(),
+        above: PathBuf::new(),
         lag: None,
         save_every: SAVE_EVERY,
         copier: Copier {
@@ -141,6 +142,7 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
             only.push((
                 found.source.to_owned(),
                 found.path.to_owned(),
+                found.above.to_owned(),
                 found.name.map(OsStr::to_owned),
                 found.node,
             ));
@@ -179,10 +181,11 @@ pub(super) fn run(args: &CopyArgs) -> Result<(), Failure> {
         failures.check(visited);
         match &only[..] {
             [] => {}
-            [(source, path, name, node)] => {
+            [(source, path, above, name, node)] => {
                 let found = Found {
                     source,
                     path,
+                    above,
                     name: name.as_deref(),
                     node: node.clone(),
                 };
@@ -227,6 +230,8 @@ struct TreeCopy<'a> {
     begun: SystemTime,
     /// Where what is copied lies.
     source: PathBuf,
+    /// What paths of the tree begin with besides the names in it.
+    above: PathBuf,
     /// How much later a change shows in what is opened of it; None of a store.
     lag: Option<Duration>,
     save_every: Duration,
@@ -256,6 +261,7 @@ impl TreeCopy<'_> {
     fn node(&mut self, found: Found<'_>, target: &Path, failures: &mut Failures) -> Result<(), Stop> {
         self.check_place(&found, target)?;
         self.source = found.source.to_owned();
+        self.above = found.above.into();
         self.lag = local_lag(&self.source);
         match found.node {
             Node::File(_) if target.as_os_str().as_bytes().ends_with(b"/") && !target.is_dir() => {
@@ -398,7 +404,7 @@ impl TreeCopy<'_> {
     /// stores it is not known what was listed then.
     fn written(&self, there: &fs::Metadata, path: &OsStr) -> Option<SystemTime> {
         // Nothing in a copy tells which time of `at/` it is of, or which part of `subarray/`.
-        if is_of_many(path, &self.source) {
+        if is_of_many(path, &self.above) {
             return None;
         }
         let own = there.modified().ok();
@@ -646,11 +652,10 @@ fn state_time(at: Asked) -> Option<SystemTime> {
     }
 }
 
-/// Whether a path of the tree, which may begin with that of SOURCE, is one of many that are the same but for
-/// a time or a part: it goes through a directory `at` or `subarray`.
-fn is_of_many(path: &OsStr, source: &Path) -> bool {
-    let path = Path::new(path);
-    let below = path.strip_prefix(source).unwrap_or(path);
+/// Whether a path of the tree, which begins with `above`, is one of many that are the same but for a time or
+/// a part: below, it goes through a directory `at` or `subarray`.
+fn is_of_many(path: &OsStr, above: &Path) -> bool {
+    let below = Path::new(path).strip_prefix(above).expect("it begins with it");
     let mut names = below.components();
     names.any(|name| name.as_os_str() == "at" || name.as_os_str() == "subarray")
 }

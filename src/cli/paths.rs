@@ -100,6 +100,8 @@ pub struct Found<'a> {
     pub source: &'a Path,
     /// Its path, as messages show it.
     pub path: &'a OsStr,
+    /// SOURCE as it was given, if the path begins with it; empty if not.
+    pub above: &'a OsStr,
     /// Its name in the tree; None for SOURCE itself.
     pub name: Option<&'a OsStr>,
     /// The node.
@@ -147,6 +149,7 @@ pub fn visit(
                 let found = |node| Found {
                     source,
                     path,
+                    above: prefix,
                     name,
                     node,
                 };
