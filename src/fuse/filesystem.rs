@@ -6,6 +6,7 @@ use super::handles::{DirectoryHandle, FileHandle, Handle, Handles};
 use super::inodes::{FileState, Inode, Inodes};
 use crate::bytes::Output;
 use crate::error::ErrorKind;
+use crate::runtime::hash;
 use crate::runtime::stats::Stats;
 use crate::storage::{Credentials, Space, Storage};
 use crate::tree::{self, File, Freshness, Listing, Node, NodeType, OWN_DIRECTORY, Permissions, Stat, Tree};
@@ -632,20 +633,20 @@ impl FileSystem {
         Ok((FuseHandle(handle), flags))
     }
 
-    /// Calls `add` with the entries from `offset` on until it returns true, because the reply is full. Entry
-    /// 0 is `.`, 1 is `..`, the listing begins at 2.
+    /// Calls `add` with the entries from [`place`](place_behind) on until it returns true, because the reply
+    /// is full. Entry 0 is `.`, 1 is `..`, the listing begins at 2. ESTALE if the place is not known any more.
     pub(super) fn do_readdir(
         &self,
         handle: FuseHandle,
-        offset: u64,
+        place: u64,
         mut add: impl FnMut(&Arc<Inode>, u64, Option<(Cow<'_, OsStr>, NodeType)>) -> bool,
     ) -> Result<(), Errno> {
         let handle = self.handle(handle)?;
         let Handle::Directory(handle) = &*handle else {
             return Err(Errno::ENOTDIR);
         };
-        let listing = self.listing(handle, offset)?;
-        for position in offset.. {
+        let listing = self.listing(handle, place)?;
+        for position in position_of(place, &*listing).ok_or(Errno::ESTALE)?.. {
             let entry = match position {
                 0 | 1 => None,
                 _ => match listing.get(position - 2) {
@@ -660,11 +661,11 @@ impl FileSystem {
         Ok(())
     }
 
-    /// The snapshot for reading the directory; a new one at offset 0.
-    fn listing(&self, handle: &DirectoryHandle, offset: u64) -> Result<Arc<dyn Listing>, Errno> {
+    /// The snapshot for reading the directory; a new one at its beginning.
+    fn listing(&self, handle: &DirectoryHandle, place: u64) -> Result<Arc<dyn Listing>, Errno> {
         let mut held = handle.listing();
         match &*held {
-            Some(listing) if offset > 0 => Ok(listing.clone()),
+            Some(listing) if place > 0 => Ok(listing.clone()),
             _ => {
                 self.check_source(handle.inode.top(), || handle.inode.path())?;
                 let listing = self.for_user(&handle.opener, &handle.inode, true, |node| {
@@ -699,6 +700,34 @@ impl FileSystem {
     }
 }
 
+/// Bits of a place in a directory that tell the name before it.
+const NAME_BITS: u32 = 24;
+
+/// The place behind the entry at `position`, which is called `name`. A server of NFS opens the directory anew
+/// for each part that its client reads: entries may have come or gone by then, and the name tells which were
+/// read.
+pub(super) fn place_behind(position: u64, name: &OsStr) -> u64 {
+    (position + 1) << NAME_BITS | hash(&name) >> (u64::BITS - NAME_BITS)
+}
+
+/// The position of the entry that comes next at `place`. None if the one before it is not there any more.
+fn position_of(place: u64, listing: &dyn Listing) -> Option<u64> {
+    /// How far away from where it was an entry is looked for.
+    const MOST_MOVED: u64 = 1 << 20;
+    let known = place >> NAME_BITS;
+    // `.` and `..` are always there.
+    let is_behind = |position: u64| match position.checked_sub(3) {
+        None => position == known,
+        Some(before) => {
+            let before = listing.get(before);
+            before.is_some_and(|(name, _)| place_behind(known - 1, &name) == place)
+        }
+    };
+    let near = |by: u64| [known.checked_add(by), known.checked_sub(by)];
+    let mut positions = (0..MOST_MOVED).flat_map(near).flatten();
+    positions.find(|position| is_behind(*position))
+}
+
 /// Tells what a node is made of from what was there before names were exchanged in the source; 0 where they
 /// are not watched.
 fn generation(node: &Node) -> u64 {
@@ -710,5 +739,34 @@ fn name_ttl(node: &Node, state: Option<FileState>) -> Duration {
     match (node, state) {
         (Node::File(file), Some(_)) => ttl(file.freshness()),
         _ => Duration::MAX,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::node::Entry;
+
+    #[test]
+    fn a_directory_that_is_opened_anew_goes_on_behind_what_was_read() {
+        let third = place_behind(4, OsStr::new("c"));
+        for (names, next) in [
+            ("abcde", Some(Some('d'))),
+            ("bcde", Some(Some('d'))),
+            ("0abcde", Some(Some('d'))),
+            ("abc", Some(None)),
+            ("c", Some(None)),
+            ("abde", None),
+            ("", None),
+        ] {
+            let entry = |name: char| (OsString::from(name.to_string()), NodeType::File);
+            let listing: Vec<Entry> = names.chars().map(entry).collect();
+            let position = position_of(third, &listing);
+            let found = position.map(|position| names.chars().nth(position as usize - 2));
+            assert_eq!(found, next, "{names}");
+            for dots in 0..3 {
+                assert_eq!(position_of(dots << NAME_BITS, &listing), Some(dots));
+            }
+        }
     }
 }

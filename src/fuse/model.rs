@@ -1,7 +1,7 @@
 //! Compares the file system with a model on random sequences of requests. No kernel takes part, so that the
 //! test sees every inode number, lookup count and handle.
 
-use super::filesystem::{FileSystem, Found};
+use super::filesystem::{FileSystem, Found, place_behind};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::error::{Error, Result};
@@ -385,31 +385,35 @@ impl Kernel {
         let most = snapshot.as_ref().map_or(1, |names| names.len() + 2);
         let (offset, room) = (self.random.index(most), 1 + self.random.index(5));
         let offset = if self.random.index(3) == 0 { 0 } else { offset };
+        let place = match (offset.checked_sub(1), &snapshot) {
+            (Some(before), Some(names)) => place_behind(before as u64, OsStr::new(&names[before])),
+            _ => 0,
+        };
         let mut seen = Vec::new();
-        let answer =
-            self.filesystem
-                .do_readdir(FuseHandle(number), offset as u64, |inode, position, entry| {
-                    if seen.len() == room {
-                        return true;
+        let answer = self
+            .filesystem
+            .do_readdir(FuseHandle(number), place, |inode, position, entry| {
+                if seen.len() == room {
+                    return true;
+                }
+                assert_eq!(position as usize, offset + seen.len());
+                seen.push(match entry {
+                    Some((name, kind_of)) => {
+                        let name = name.to_str().unwrap().to_owned();
+                        assert_eq!(kind_of, kind(&name));
+                        let child = join(&path, &name);
+                        let listed = self.filesystem.inodes.number_of(inode, OsStr::new(&name));
+                        let newest = self.newest.get(&child);
+                        assert!(
+                            newest.is_none_or(|n| !self.known.contains_key(n) || *n == listed),
+                            "{child} is listed as {listed}"
+                        );
+                        name
                     }
-                    assert_eq!(position as usize, offset + seen.len());
-                    seen.push(match entry {
-                        Some((name, kind_of)) => {
-                            let name = name.to_str().unwrap().to_owned();
-                            assert_eq!(kind_of, kind(&name));
-                            let child = join(&path, &name);
-                            let listed = self.filesystem.inodes.number_of(inode, OsStr::new(&name));
-                            let newest = self.newest.get(&child);
-                            assert!(
-                                newest.is_none_or(|n| !self.known.contains_key(n) || *n == listed),
-                                "{child} is listed as {listed}"
-                            );
-                            name
-                        }
-                        None => [".", ".."][position as usize].to_owned(),
-                    });
-                    false
+                    None => [".", ".."][position as usize].to_owned(),
                 });
+                false
+            });
         if offset == 0 || snapshot.is_none() {
             match (answer, self.world.get(&path)) {
                 (Ok(()), Some(_)) => {

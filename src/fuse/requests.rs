@@ -2,7 +2,7 @@
 //! of it, so that a panic cannot prevent the reply.
 
 use super::attributes::{BLOCK_SIZE, absent, file_type};
-use super::filesystem::{FileSystem, Found, MAX_NAME, MAX_REQUEST};
+use super::filesystem::{FileSystem, Found, MAX_NAME, MAX_REQUEST, place_behind};
 use super::handles::Handle;
 use super::inodes::ROOT;
 use crate::bytes::Output;
@@ -10,10 +10,11 @@ use crate::runtime::requester::{Requester, on_behalf_of};
 use crate::storage::{Credentials, Space};
 use crate::tree::Node;
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, Filesystem, Generation,
-    INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyIoctl,
-    ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle as FuseHandle, FileType, Filesystem,
+    Generation, INodeNo, InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags,
+    PollNotifier, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
+    ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -167,18 +168,16 @@ impl Filesystem for FileSystem {
     fn readdir(&self, _: &Request, ino: INodeNo, fh: FuseHandle, offset: u64, mut reply: ReplyDirectory) {
         let result = self.guard("readdir", ino, || {
             self.do_readdir(fh, offset, |inode, position, entry| {
-                let next = position.saturating_add(1);
-                match (position, entry) {
-                    (_, Some((name, kind))) => {
-                        let number = INodeNo(self.inodes.number_of(inode, &name));
-                        reply.add(number, next, file_type(kind), &name)
-                    }
-                    (0, None) => reply.add(INodeNo(inode.number), next, fuser::FileType::Directory, "."),
-                    (_, None) => {
-                        let number = INodeNo(inode.parent_number());
-                        reply.add(number, next, fuser::FileType::Directory, "..")
-                    }
-                }
+                let (number, kind, name) = match (position, entry) {
+                    (_, Some((name, kind))) => (self.inodes.number_of(inode, &name), file_type(kind), name),
+                    (0, None) => (inode.number, FileType::Directory, OsStr::new(".").into()),
+                    (_, None) => (
+                        inode.parent_number(),
+                        FileType::Directory,
+                        OsStr::new("..").into(),
+                    ),
+                };
+                reply.add(INodeNo(number), place_behind(position, &name), kind, &name)
             })
         });
         match result {
