@@ -8,6 +8,7 @@ use crate::Error;
 use crate::serve::{AccessLog, Address, Cors, Hosts, Listener, Nodes, Pool, Server, Settings, Site};
 use crate::tree;
 use clap::Args;
+use nix::sys::resource::{Resource, getrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -149,6 +150,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         prefix: args.prefix.clone(),
         status: args.status,
     };
+    let (_, files) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|errno| fail(Error::io(&errno.into())))?;
     let settings = Settings {
         hosts: Hosts::new(&args.host),
         token_file: args.token_file.clone(),
@@ -156,7 +158,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         tls: args.tls_cert.clone().zip(args.tls_key.clone()),
         cors: Cors::new(&args.cors),
         access_log,
-        max_connections: args.max_connections as usize,
+        max_connections: most_connections(args.max_connections, files),
     };
     let https = settings.tls.is_some();
     let pool = Pool::new(threads).map_err(fail)?;
@@ -178,6 +180,16 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     // What is left is not waited for.
     runtime.shutdown_background();
     result.map_err(fail)
+}
+
+/// How many connections there may be of those that are `asked` for, where the process may have `files` open:
+/// they leave half of these to what answers need, or idle ones would keep all others out.
+fn most_connections(asked: u32, files: u64) -> usize {
+    let most = u64::from(asked).min(files / 2).max(1);
+    if most < asked.into() {
+        log::warn!("at most {most} connections: the limit of open files (`ulimit -n`) is {files}");
+    }
+    most as usize
 }
 
 /// The sockets to listen at: those that are given, or those of systemd, or the default.
@@ -249,6 +261,18 @@ fn watch_signals(server: Arc<Server>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_leave_half_of_the_descriptors() {
+        for (asked, files, most) in [
+            (1024, 256, 128),
+            (1024, 2048, 1024),
+            (10, 1 << 20, 10),
+            (10, 1, 1),
+        ] {
+            assert_eq!(most_connections(asked, files), most);
+        }
+    }
 
     #[test]
     fn prefixes_are_plain_absolute_paths() {
