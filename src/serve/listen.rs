@@ -79,13 +79,10 @@ impl Listener {
     /// Listens at `address`; at each one that a name stands for.
     pub fn open(address: &Address) -> Result<Vec<Listener>> {
         match address {
-            Address::Tcp(text) => {
-                let place = |error: io::Error| Error::io(&error).in_file(text);
-                let addresses = text.to_socket_addrs().map_err(place)?;
-                addresses
-                    .map(|address| TcpListener::bind(address).map(Listener::Tcp).map_err(place))
-                    .collect()
-            }
+            Address::Tcp(text) => text
+                .to_socket_addrs()
+                .and_then(bind)
+                .map_err(|error| Error::io(&error).in_file(text)),
             Address::Unix(path) => unix(path)
                 .map(|listener| vec![listener])
                 .map_err(|error| Error::io(&error).in_file(format!("unix:{}", path.display()))),
@@ -143,6 +140,30 @@ impl Listener {
             Listener::Tcp(socket) => socket.local_addr().ok(),
             Listener::Unix(..) => None,
         }
+    }
+}
+
+/// Sockets at `addresses`. Fails if none of them is one of this machine: `localhost` may also stand for an
+/// address of IPv6 where that is off.
+fn bind(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<Listener>> {
+    let (mut bound, mut absent) = (Vec::new(), None);
+    for address in addresses {
+        match TcpListener::bind(address) {
+            Ok(socket) => bound.push(Listener::Tcp(socket)),
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT)
+                ) =>
+            {
+                absent = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match absent {
+        Some(error) if bound.is_empty() => Err(error),
+        _ => Ok(bound),
     }
 }
 
@@ -214,6 +235,20 @@ mod tests {
             "fd:x",
         ] {
             assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_are_not_of_this_machine_are_left_out_unless_all_are() {
+        // For documentation (RFC 5737).
+        let [other, own] = ["192.0.2.1:0", "127.0.0.1:0"].map(|text| text.parse().unwrap());
+        for (addresses, bound) in [
+            (vec![other, own], Some(1)),
+            (vec![own], Some(1)),
+            (vec![other], None),
+        ] {
+            let listeners = bind(addresses.into_iter()).ok();
+            assert_eq!(listeners.map(|listeners| listeners.len()), bound);
         }
     }
 
