@@ -13,6 +13,7 @@ mod info;
 mod logging;
 mod ls;
 mod man;
+mod memory;
 mod mount;
 pub mod mount_options;
 pub mod options;
@@ -101,8 +102,9 @@ enum Command {
 #[derive(Debug, Args)]
 struct SourceArgs {
     /// Limit of the cache of decoded data, in bytes or with a suffix K, M, G or T (powers of 1024)
-    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = options::parse_cache_size)]
-    cache_size: u64,
+    /// [default: 256M, or a quarter of the memory that this process may take if that is less]
+    #[arg(long, value_name = "BYTES", value_parser = options::parse_cache_size)]
+    cache_size: Option<u64>,
     /// The key of encrypted arrays: a file of 32 raw bytes or 64 hexadecimal digits
     ///
     /// FILE is for all arrays of SOURCE; PATH=FILE for the arrays at and below PATH, which is relative to
@@ -306,7 +308,7 @@ impl SourceArgs {
     fn options(&self) -> Result<OpenOptions, Failure> {
         Ok(OpenOptions {
             tree: TreeOptions {
-                cache_size: self.cache_size,
+                cache_size: self.cache_size.unwrap_or_else(memory::default_cache_size),
                 keys: options::read_keys(&self.key_file)?,
                 follow_symlinks: self.follow_symlinks,
                 ..TreeOptions::default()
