@@ -59,6 +59,8 @@ const DIGEST: usize = 32;
 const MAX_STORED: u64 = PART + DIGEST as u64;
 /// Temporary files older than this are left over from killed processes.
 const MAX_TEMPORARY_AGE: Duration = Duration::from_secs(600);
+/// How far the clock of the disk may be ahead.
+const MAX_SKEW: Duration = Duration::from_secs(60);
 /// How long the lock of the sum is waited for, and how often it is tried.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_RETRY: Duration = Duration::from_millis(2);
@@ -226,6 +228,8 @@ impl DiskCache {
     /// Returns the bytes left.
     fn evict_to(&self, goal: u64) -> io::Result<u64> {
         let now = SystemTime::now();
+        // Of a clock that was ahead: such parts would outlast all others.
+        let to_come = now + MAX_SKEW;
         let (mut parts, mut total) = (Vec::new(), 0_u64);
         for entry in fs::read_dir(&self.parts)?.flatten() {
             let name = entry.file_name();
@@ -243,7 +247,8 @@ impl DiskCache {
             // Ignores files, and directories that are gone.
             for part in fs::read_dir(entry.path()).into_iter().flatten().flatten() {
                 let Ok(metadata) = part.metadata() else { continue };
-                let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                let used = metadata.modified().ok().filter(|used| *used < to_come);
+                let used = used.unwrap_or(SystemTime::UNIX_EPOCH);
                 total = total.saturating_add(metadata.len());
                 parts.push((used, metadata.len(), part.path()));
             }
@@ -305,7 +310,11 @@ fn read(file: &mut File, key: &PartKey<'_>) -> io::Result<Option<Bytes>> {
         return Ok(None);
     }
     let now = SystemTime::now();
-    if metadata.modified().is_ok_and(|used| used + TOUCH_INTERVAL < now) {
+    let is_now = |used: SystemTime| {
+        let (Ok(apart) | Err(apart)) = now.duration_since(used).map_err(|ahead| ahead.duration());
+        apart <= TOUCH_INTERVAL
+    };
+    if metadata.modified().is_ok_and(|used| !is_now(used)) {
         // A failure only makes the part seem older.
         let _ = file.set_modified(now);
     }
@@ -447,6 +456,25 @@ mod tests {
         assert!(stored(&small) <= 3000);
         small.put(&key("b", 0), &vec![0; 4000]);
         assert_eq!(small.get(&key("b", 0)), None);
+    }
+
+    #[test]
+    fn parts_of_times_to_come_go_first_unless_they_are_used() {
+        let bytes = vec![7; 1000 - DIGEST];
+        let (_folder, cache) = cache(4000);
+        let year = Duration::from_secs(365 * 24 * 60 * 60);
+        for part in 0..4 {
+            cache.put(&key("a", part), &bytes);
+            let file = File::options().write(true).open(cache.path(&key("a", part)));
+            file.unwrap().set_modified(SystemTime::now() + year).unwrap();
+        }
+        assert!(cache.get(&key("a", 0)).is_some());
+        for part in 4..8 {
+            cache.put(&key("a", part), &bytes);
+            assert!(cache.has(&key("a", 0)) || part > 5);
+        }
+        let there: Vec<u64> = (0..8).filter(|part| cache.has(&key("a", *part))).collect();
+        assert_eq!(there, [4, 5, 6, 7]);
     }
 
     #[test]
