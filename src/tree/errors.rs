@@ -57,7 +57,7 @@ impl ErrorLog {
         let order = state.seen;
         let mut silent = false;
         if let Some(cause) = state.causes.get_mut(&key) {
-            silent = now.saturating_sub(cause.logged) < LOG_INTERVAL;
+            silent = is_recent(cause.logged, now);
             if !silent {
                 cause.logged = now;
             }
@@ -111,6 +111,11 @@ impl ErrorLog {
     }
 }
 
+/// Whether a cause that was logged at `logged` is not logged again yet. The clock may have been put back.
+fn is_recent(logged: u64, now: u64) -> bool {
+    now.abs_diff(logged) < LOG_INTERVAL
+}
+
 impl Inner {
     /// Removes the oldest cause of the file with the most, so that one damaged file does not displace others.
     fn evict_one(&mut self) {
@@ -156,6 +161,19 @@ mod tests {
         assert_eq!(counts, [1, 5000, 1, 1]);
         assert_eq!(lines[1]["path"], "a/tiles/0.data.bin");
         assert!(lines[1]["last"].as_u64() >= lines[1]["time"].as_u64());
+    }
+
+    #[test]
+    fn a_cause_is_logged_again_after_the_clock_was_put_back() {
+        let second = 1000;
+        for (logged, now, silent) in [
+            (10 * second, 10 * second + 1, true),
+            (10 * second, 11 * second, false),
+            (10 * second, 9 * second + 1, true),
+            (10 * second, 5 * second, false),
+        ] {
+            assert_eq!(is_recent(logged, now), silent, "{logged} {now}");
+        }
     }
 
     #[test]
