@@ -2,6 +2,17 @@
 //!
 //! Each failure is one line on stderr that begins with `tiledbfs: `. The exit code is 2 for invalid
 //! arguments, else 1. `tiledbfs check` has its own exit codes.
+//!
+//! | module | |
+//! |---|---|
+//! | `mount`, `daemon`, `unmount` | `mount` and `unmount`, and the process in the background |
+//! | `mount_options`, `helper` | what stands in /etc/fstab, and how mount(8) calls the program |
+//! | `ls`, `cat`, `copy`, `info`, `check`, `serve` | the commands of these names; `copy` is `cp` |
+//! | `copier` | how `cat` and `cp` read a file |
+//! | `man` | the manual and the completions of shells |
+//! | `source`, `paths` | SOURCE is opened; PATH is looked up in its tree |
+//! | `options`, `shown`, `times` | arguments that several commands have, and dates |
+//! | `output`, `logging` | stdout, failures, the log |
 
 mod cat;
 mod check;

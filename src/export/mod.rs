@@ -3,6 +3,19 @@
 //!
 //! A format decides whether a view has such a file, and describes it as a [`FileLayout`]. It knows neither
 //! paths nor FUSE.
+//!
+//! | module | |
+//! |---|---|
+//! | `csv`, `parquet` | tables: `table.csv` and `head.csv`, `table.parquet` |
+//! | `grid` | a dense view as variables over common dimensions, which the next two write |
+//! | `netcdf`, `zarr` | `array.nc`, `array.zarr/`, with the same `chunks`; NetCDF-4 is `hdf5` |
+//! | `tiff`, `raster` | `raster/`, and what is told of a raster that GDAL wrote |
+//! | `metadata` | what exports show of the metadata of other programs |
+//! | `dataset`, `file_group` | all arrays of a group as one file, or as an image |
+//! | `anndata` | a SOMA measurement |
+//! | `joined` | arrays that an export is made of, as they were at one time |
+//! | `npy` | the headers of `.npy` files in `columns/` |
+//! | `picture`, `preview` | what the pages of `tiledbfs serve` show |
 
 pub mod anndata;
 mod chunks;

@@ -19,6 +19,14 @@
 //!
 //! How long an entry is cached depends on the directory that contains it, so a removed fragment disappears in
 //! time, although everything in it is immutable.
+//!
+//! | module | |
+//! |---|---|
+//! | `mount`, `mountinfo` | mounting and unmounting; the kernel's table of mounts |
+//! | `requests`, `guard` | replies to the kernel, and what becomes of an error or a panic |
+//! | `filesystem` | what a request does |
+//! | `inodes`, `handles` | what the kernel knows, and what is open |
+//! | `attributes` | attributes, and for how long they may be kept |
 
 mod attributes;
 mod filesystem;

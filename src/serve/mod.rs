@@ -4,6 +4,17 @@
 //! is the business of an asynchronous runtime of its own, to which an answer is an iterator of pieces
 //! ([`Pieces`]): the next ones are made while one is sent, so that a client who does not read
 //! holds no thread.
+//!
+//! | module | |
+//! |---|---|
+//! | `listen`, `socket`, `framing`, `frames` | sockets; bounds of a connection, of HTTP/1 and HTTP/2 |
+//! | `server` | a connection from its beginning to its end |
+//! | `access`, `peer`, `cors` | who may ask |
+//! | `path`, `nodes`, `entry` | what is asked for |
+//! | `headers`, `conditions`, `range` | how much of it |
+//! | `answer`, `body`, `pool` | the answer, its pieces, and the threads that make them |
+//! | `page`, `json`, `webdav` | directories, in three forms |
+//! | `log` | the log of requests |
 
 mod access;
 mod answer;

@@ -2,6 +2,16 @@
 //!
 //! [`Storage`] is implemented for local files, memory, and object stores (feature `remote`). Paths are
 //! relative to the root of the source; the empty path is the root.
+//!
+//! | module | |
+//! |---|---|
+//! | `local`, `open_file_cache`, `walk` | files of this machine, kept open, and followed name by name |
+//! | `steady` | what sees to it that a path leads to one file only |
+//! | `permissions`, `audience` | who may read a local file |
+//! | `remote` | object stores and web servers |
+//! | `memory` | a source in memory |
+//! | `tail` | a file with its end in memory |
+//! | `location` | the argument SOURCE |
 
 pub mod audience;
 mod local;

@@ -1,4 +1,20 @@
-//! The virtual tree: nodes, names, exact sizes. FUSE and the command line are thin layers over it.
+//! The virtual tree: nodes, names, exact sizes. FUSE, HTTP and the command line are thin layers over it.
+//!
+//! | module | |
+//! |---|---|
+//! | `node` | what a file, a directory and a link are: the traits that all others implement |
+//! | `root` | a source opened as a tree, and `.tiledbfs` (`errors`) |
+//! | `context`, `position`, `object` | what nodes share; the place and the node of a directory of the source |
+//! | `array`, `group` | the directories of an array and of a group |
+//! | `array_at`, `view_source`, `view` | an array at a time; `data/` and `subarray/` |
+//! | `times`, `ranges` | names in `at/` and in `subarray/` |
+//! | `fragment`, `column` | `fragments/` and their columns |
+//! | `commits`, `consolidated_metadata`, `metadata` | documents of an array |
+//! | `export`, `raster`, `zarr` | exports of a view |
+//! | `dataset`, `anndata`, `pyramid`, `joined_cache` | exports that are made of several arrays |
+//! | `directory`, `document` | directories of names, and files of text, of any content |
+//! | `permissions` | who may see a node |
+//! | `stored` | the files as they are stored, for `serve --stored` |
 
 mod anndata;
 mod array;
