@@ -11,7 +11,7 @@
 use super::{Failure, show_path};
 use crate::calendar::{now, timestamp};
 use crate::printable::escape;
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueHint};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::syslog::{Facility, LogFlags, Severity, openlog, syslog};
 use std::fs::File;
@@ -34,7 +34,7 @@ pub(super) struct LogArgs {
     #[arg(long, value_name = "LEVEL", hide_possible_values = true, value_parser = level_parser())]
     log_level: Option<LevelFilter>,
     /// Append messages to FILE; SIGHUP reopens it [default: in the background the system log, else stderr]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) log_file: Option<PathBuf>,
 }
 

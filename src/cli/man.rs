@@ -2,7 +2,7 @@
 
 use super::output::{finish, stdout};
 use super::{Failure, show_path};
-use clap::{Arg, ArgAction, Args, Command, ValueHint};
+use clap::{Arg, ArgAction, Args, Command, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
@@ -33,8 +33,35 @@ pub(super) struct ManArgs {
 pub(super) fn completions(args: &CompletionsArgs, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "tiledbfs", &mut script);
-    let written = stdout()?.write_all(&script);
+    let script = String::from_utf8(script).expect("clap writes UTF-8");
+    let written = stdout()?.write_all(completed(args.shell, script, &command).as_bytes());
     finish(written.map_err(Into::into))
+}
+
+/// A script of clap's, with what it lacks: bash is to complete an empty word to a file, not to an option, and
+/// fish to know the shells and commands that are arguments.
+fn completed(shell: Shell, mut script: String, command: &Command) -> String {
+    match shell {
+        Shell::Bash => {
+            let words = r#"compgen -W "${opts}""#;
+            script = script.replace(words, &format!(r#"{words} -X "$([[ ${{cur}} ]] || echo '-*')""#));
+        }
+        Shell::Fish => {
+            let shells = Shell::value_variants().iter().map(Shell::to_string);
+            let commands = command
+                .get_subcommands()
+                .map(|command| command.get_name().to_owned());
+            let (shells, commands): (Vec<_>, Vec<_>) = (shells.collect(), commands.collect());
+            for (of, words) in [("completions", shells), ("help", commands)] {
+                script += &format!(
+                    "complete -c tiledbfs -n \"__fish_tiledbfs_using_subcommand {of}\" -f -a \"{}\"\n",
+                    words.join(" ")
+                );
+            }
+        }
+        _ => {}
+    }
+    script
 }
 
 /// Runs `tiledbfs man`.

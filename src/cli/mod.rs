@@ -42,7 +42,7 @@ use crate::fuse::{SUBTYPE, mountinfo};
 use crate::printable::escape;
 use crate::tree::TreeOptions;
 use crate::tree::times::Asked;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ struct SourceArgs {
     ///
     /// FILE is for all arrays of SOURCE; PATH=FILE for the arrays at and below PATH, which is relative to
     /// SOURCE. May be given several times. For a file whose name contains `=`, write `=FILE`.
-    #[arg(long, value_name = "[PATH=]FILE")]
+    #[arg(long, value_name = "[PATH=]FILE", value_hint = ValueHint::FilePath)]
     key_file: Vec<OsString>,
     /// Follow symbolic links in SOURCE that lead out of it
     #[arg(long)]
@@ -145,6 +145,7 @@ struct TreeArgs {
 #[derive(Debug, Args)]
 struct UnmountArgs {
     /// The directory that it is mounted on
+    #[arg(value_hint = ValueHint::DirPath)]
     mountpoint: PathBuf,
     /// Unmount even while it is in use; open files stay readable until they are closed
     #[arg(short, long)]

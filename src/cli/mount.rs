@@ -11,7 +11,7 @@ use crate::fuse::Access;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
 use crate::storage::location::Location;
 use crate::tree::Tree;
-use clap::Args;
+use clap::{Args, ValueHint};
 use nix::mount::MsFlags;
 use nix::sys::resource::{Resource, getrlimit};
 use sd_notify::NotifyState;
@@ -65,9 +65,10 @@ In /etc/fstab:
 pub(super) struct MountArgs {
     /// An array, a group, or a directory that holds any of these at any depth; or a URL of one: s3://, gs://,
     /// az://, abfss://, https://
-    #[arg(value_parser = source_parser())]
+    #[arg(value_hint = ValueHint::DirPath, value_parser = source_parser())]
     source: OsString,
     /// An empty directory; or /dev/fd/N, an open /dev/fuse that the caller has mounted, and will unmount
+    #[arg(value_hint = ValueHint::DirPath)]
     mountpoint: PathBuf,
     /// Stay in the foreground; SIGINT, SIGTERM, SIGQUIT and SIGHUP (but not with `nohup`) unmount
     #[arg(short, long)]

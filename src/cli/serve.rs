@@ -7,7 +7,7 @@ use super::{Failure, logging, show_path};
 use crate::Error;
 use crate::serve::{AccessLog, Address, Cors, Hosts, Listener, Nodes, Pool, Server, Settings, Site};
 use crate::tree;
-use clap::Args;
+use clap::{Args, ValueHint};
 use nix::sys::resource::{Resource, getrlimit};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -52,23 +52,23 @@ const HEALTH_THREADS: usize = 1;
 pub(super) struct ServeArgs {
     /// An array, a group, or a directory that holds any of these at any depth; or a URL of one: s3://, gs://,
     /// az://, abfss://, https://
-    #[arg(value_parser = source_parser())]
+    #[arg(value_hint = ValueHint::DirPath, value_parser = source_parser())]
     source: OsString,
     /// Where to listen: ADDRESS:PORT, [ADDRESS]:PORT, unix:PATH or fd:NUMBER; may be given several times
     /// [default: the sockets of systemd, else 127.0.0.1:8470]
     #[arg(long, value_name = "ADDR")]
     listen: Vec<Address>,
     /// Let in who has a token of FILE: lines TOKEN or NAME:TOKEN, of 16 characters and more
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     token_file: Option<PathBuf>,
     /// Let everybody in
     #[arg(long, conflicts_with = "token_file")]
     no_auth: bool,
     /// A PEM file of the certificate, for HTTPS
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    #[arg(long, value_name = "FILE", requires = "tls_key", value_hint = ValueHint::FilePath)]
     tls_cert: Option<PathBuf>,
     /// A PEM file of the certificate's key
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     tls_key: Option<PathBuf>,
     /// A name by which clients may call this server, besides addresses and localhost; `*` for any
     #[arg(long, value_name = "NAME")]
@@ -86,7 +86,7 @@ pub(super) struct ServeArgs {
     #[arg(long, conflicts_with = "at")]
     stored: bool,
     /// Append a line for each request to FILE, in the combined format; `-` for stderr
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     access_log: Option<PathBuf>,
     /// The most connections; the one that has been idle for longest is closed for another
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=100_000))]

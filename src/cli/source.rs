@@ -25,7 +25,7 @@ use crate::storage::{
 use crate::tree::is_object_in;
 use crate::tree::{Tree, TreeOptions};
 #[cfg(feature = "remote")]
-use clap::Args;
+use clap::{Args, ValueHint};
 use glob::Pattern;
 #[cfg(feature = "remote")]
 use percent_encoding::percent_decode_str;
@@ -66,7 +66,7 @@ pub(super) struct RemoteArgs {
     #[arg(long, help_heading = STORES)]
     virtual_hosted_style: bool,
     /// A PEM file of certificates to trust in addition to those of the system
-    #[arg(long, help_heading = STORES, value_name = "FILE")]
+    #[arg(long, help_heading = STORES, value_name = "FILE", value_hint = ValueHint::FilePath)]
     ca_bundle: Option<PathBuf>,
     /// Time for which a listing is valid; 0 means forever
     #[arg(long, help_heading = STORES, value_name = "SECONDS", default_value_t = 60)]
@@ -75,7 +75,7 @@ pub(super) struct RemoteArgs {
     #[arg(long, help_heading = STORES)]
     follow_members: bool,
     /// Cache fetched data in DIR, for this, other and later mounts
-    #[arg(long, help_heading = STORES, value_name = "DIR")]
+    #[arg(long, help_heading = STORES, value_name = "DIR", value_hint = ValueHint::DirPath)]
     disk_cache: Option<PathBuf>,
     /// Limit of the disk cache, with a suffix as for --cache-size
     #[arg(long, help_heading = STORES, value_name = "BYTES", default_value = "10G")]

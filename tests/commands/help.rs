@@ -118,13 +118,48 @@ fn completions_are_understood_by_their_shells() {
             assert!(output.status.success(), "{shell}: {output:?}");
         }
     }
-    let script = "source \"$0\"; COMP_WORDS=(tiledbfs mou); COMP_CWORD=1; \
-                  _tiledbfs tiledbfs mou tiledbfs; echo \"${COMPREPLY[@]}\"";
-    let output = Command::new("bash")
-        .args(["-c", script])
-        .arg(place.path().join("bash"))
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "mount\n");
+    let bash = |words: &[&str]| {
+        let script = "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
+                      _tiledbfs tiledbfs \"${@: -1}\" \"${@: -2:1}\"; echo \"${COMPREPLY[@]}\"";
+        let output = Command::new("bash")
+            .args(["-c", script])
+            .arg(place.path().join("bash"))
+            .args(words)
+            .stderr(Stdio::inherit())
+            .output()
+            .unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(bash(&["tiledbfs", "mou"]), "mount\n");
+    assert!(bash(&["tiledbfs", ""]).starts_with("mount unmount "));
+    // Nothing, so that bash completes it to a file.
+    assert_eq!(bash(&["tiledbfs", "cat", ""]), "\n");
+    assert_eq!(bash(&["tiledbfs", "cat", "array", ""]), "\n");
+    assert_eq!(bash(&["tiledbfs", "cat", "--cach"]), "--cache-size\n");
+    assert_eq!(bash(&["tiledbfs", "ls", "array", "--rec"]), "--recursive\n");
+    assert_eq!(
+        bash(&["tiledbfs", "completions", ""]),
+        "bash elvish fish powershell zsh\n"
+    );
+    // What completes files and directories, so that they can be entered.
+    let script = fs::read_to_string(place.path().join("zsh")).unwrap();
+    for (option, wanted) in [
+        ("key-file", "_files"),
+        ("log-file", "_files"),
+        ("disk-cache", "_files -/"),
+    ] {
+        let line = script
+            .lines()
+            .find(|line| line.contains(&format!("--{option}=")))
+            .unwrap();
+        assert!(
+            line.trim_end_matches("' \\").ends_with(&format!(":{wanted}")),
+            "{line}"
+        );
+    }
+    let script = fs::read_to_string(place.path().join("fish")).unwrap();
+    assert!(
+        script.contains("completions\" -f -a \"bash elvish fish"),
+        "{script}"
+    );
 }
