@@ -55,7 +55,7 @@ pub(super) struct CopyArgs {
     source: OsString,
     /// Directories and files of the tree; * ? [a-z] match as in a shell. The last one is DEST: a directory, or the
     /// name of the copy
-    #[arg(value_names = ["PATH", "DEST"], num_args = 1.., required = true, value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "[PATH]... DEST", num_args = 1.., required = true, value_hint = ValueHint::AnyPath)]
     paths_and_dest: Vec<OsString>,
     /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]

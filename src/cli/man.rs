@@ -137,7 +137,8 @@ fn synopsis(command: &Command) -> Roff {
             false => (" [", "]"),
         };
         line.extend([roman(open), italic(value_name(argument))]);
-        if matches!(argument.get_action(), ArgAction::Append) {
+        // The name of several may say itself which is repeated.
+        if matches!(argument.get_action(), ArgAction::Append) && !value_name(argument).contains("...") {
             line.push(roman("..."));
         }
         line.push(roman(close));

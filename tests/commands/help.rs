@@ -85,6 +85,11 @@ fn manual_pages_tell_what_the_help_tells() {
         page.contains("\\fB\\-\\-cache\\-size\\fR \\fIBYTES\\fR]"),
         "{page}"
     );
+    let page = fs::read_to_string(directory.join("tiledbfs-cp.1")).unwrap();
+    assert!(
+        page.contains(" \\fISOURCE\\fR \\fI[PATH]... DEST\\fR\n"),
+        "{page}"
+    );
     let page = fs::read_to_string(directory.join("tiledbfs-check.1")).unwrap();
     assert!(page.contains(".SH EXAMPLES\n.nf\n"), "{page}");
     // groff, if installed, must not complain.
