@@ -52,6 +52,10 @@ struct Request {
 /// includes its source as well. Fails if a PATH leads out of SOURCE.
 fn requests(source: &OsStr, paths: &[OsString]) -> Result<Vec<Request>, Failure> {
     let is_url = |argument: &OsStr| Location::is_remote(argument);
+    if !is_url(source) {
+        // What looks like a URL of another kind is no path of a tree.
+        Location::parse(source).map_err(|error| Failure::new(error.to_string()))?;
+    }
     // URLs are split when they are opened.
     let beyond = is_url(source) && paths.iter().all(|path| is_url(path));
     let (at, names) = match is_url(source) {

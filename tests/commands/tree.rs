@@ -42,6 +42,15 @@ fn source_and_path_in_one() {
     assert_eq!(stderr.lines().count(), 2, "{stderr}");
 }
 
+#[test]
+fn what_looks_like_a_url_of_another_kind_is_no_path() {
+    let message = fails(&["cat", "hdfs://host/array"], 1);
+    assert!(
+        message.starts_with("tiledbfs: hdfs://: unknown scheme"),
+        "{message}"
+    );
+}
+
 /// That of a shell variable that is not set.
 #[test]
 fn an_empty_source_is_not_the_current_directory() {
