@@ -2,7 +2,7 @@
 
 use super::copier::Copier;
 use super::logging::{self, VerboseArgs};
-use super::options::source_parser;
+use super::options::{path_parser, source_parser};
 use super::output::{Stop, stdout};
 use super::paths::{failed, visit};
 use super::{Failure, TreeArgs};
@@ -24,7 +24,7 @@ pub(super) struct CatArgs {
     #[arg(value_hint = ValueHint::AnyPath, value_parser = source_parser())]
     source: OsString,
     /// Files of the tree; * ? [a-z] match as in a shell
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = path_parser())]
     paths: Vec<OsString>,
     #[command(flatten)]
     verbose: VerboseArgs,

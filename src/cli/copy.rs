@@ -5,7 +5,7 @@
 
 use super::copier::Copier;
 use super::logging::{self, VerboseArgs};
-use super::options::source_parser;
+use super::options::{path_or_dest_parser, source_parser};
 use super::output::{Failures, Stop, close_copy, progress_bar};
 use super::paths::{Found, failed, join, visit};
 use super::source::or_here;
@@ -55,7 +55,8 @@ pub(super) struct CopyArgs {
     source: OsString,
     /// Directories and files of the tree; * ? [a-z] match as in a shell. The last one is DEST: a directory, or the
     /// name of the copy
-    #[arg(value_name = "[PATH]... DEST", num_args = 1.., required = true, value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "[PATH]... DEST", num_args = 1.., required = true)]
+    #[arg(value_hint = ValueHint::AnyPath, value_parser = path_or_dest_parser())]
     paths_and_dest: Vec<OsString>,
     /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]

@@ -1,7 +1,7 @@
 //! `tiledbfs ls`: directories of the tree without a mount.
 
 use super::logging::{self, VerboseArgs};
-use super::options::source_parser;
+use super::options::{path_parser, source_parser};
 use super::output::{Failures, Names, Stdout, Stop, finish, stdout};
 use super::paths::{Found, failed, join, visit};
 use super::times::time;
@@ -27,7 +27,7 @@ pub(super) struct LsArgs {
     #[arg(value_hint = ValueHint::AnyPath, value_parser = source_parser())]
     source: OsString,
     /// Directories and files of the tree; * ? [a-z] match as in a shell
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = path_parser())]
     paths: Vec<OsString>,
     /// Show type, length and modification time (UTC)
     #[arg(short)]

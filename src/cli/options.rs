@@ -13,9 +13,24 @@ use std::path::{Path, PathBuf};
 
 /// Parses a SOURCE, which is not the empty text of a shell variable that is not set.
 pub fn source_parser() -> impl TypedValueParser<Value = OsString> {
-    OsStringValueParser::new().try_map(|source| match source.is_empty() {
-        true => Err("give a path or a URL, `.` for the current directory"),
-        false => Ok(source),
+    not_empty("give a path or a URL, `.` for the current directory")
+}
+
+/// Parses a PATH in SOURCE, which is not empty either.
+pub fn path_parser() -> impl TypedValueParser<Value = OsString> {
+    not_empty("give a path, `.` for SOURCE itself")
+}
+
+/// Parses a PATH in SOURCE or a DEST, which are not empty either.
+pub fn path_or_dest_parser() -> impl TypedValueParser<Value = OsString> {
+    not_empty("give a path: a PATH `.` is SOURCE itself, a DEST `.` the current directory")
+}
+
+/// Parses what is not empty; else the error is `advice`.
+fn not_empty(advice: &'static str) -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(move |text| match text.is_empty() {
+        true => Err(advice),
+        false => Ok(text),
     })
 }
 

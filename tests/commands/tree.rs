@@ -51,6 +51,23 @@ fn what_looks_like_a_url_of_another_kind_is_no_path() {
     );
 }
 
+#[test]
+fn an_empty_path_is_not_all_of_the_source() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path().to_str().unwrap();
+    for arguments in [
+        &["ls", "weather", ""][..],
+        &["cat", "weather", "schema.json", ""],
+        &["cp", "-r", "weather", "", place],
+        &["cp", "weather", "schema.json", ""],
+    ] {
+        let (code, stdout, stderr) = run(arguments);
+        assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(stderr.contains("SOURCE itself"), "{arguments:?}: {stderr}");
+    }
+    assert_eq!(std::fs::read_dir(place).unwrap().count(), 0);
+}
+
 /// That of a shell variable that is not set.
 #[test]
 fn an_empty_source_is_not_the_current_directory() {
