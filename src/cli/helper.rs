@@ -4,6 +4,7 @@
 //! to this program. Without the link, for the type `fuse.tiledbfs`, it runs `mount.fuse`, which runs
 //! `tiledbfs SOURCE MOUNTPOINT -o OPTIONS`.
 
+use super::escaped;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -84,8 +85,9 @@ pub(super) fn translate(arguments: &[OsString]) -> Result<Vec<OsString>, clap::E
     Ok(out)
 }
 
-/// Prints the error or help text, and ends the process.
-pub(super) fn stop(error: &clap::Error) -> ! {
+/// Prints the error of `arguments`, or the help text, and ends the process.
+pub(super) fn stop(error: clap::Error, arguments: &[OsString]) -> ! {
+    let error = translate(&escaped(arguments)).err().unwrap_or(error);
     let _ = error.print();
     std::process::exit(if error.use_stderr() {
         i32::from(exit_code(2))

@@ -206,7 +206,7 @@ pub fn main() -> ExitCode {
     let is_command = |name: &OsStr| name == "help" || command.find_subcommand(name).is_some();
     let is_helper = helper::is_called(&arguments, is_command);
     if is_helper {
-        arguments = helper::translate(&arguments).unwrap_or_else(|error| helper::stop(&error));
+        arguments = helper::translate(&arguments).unwrap_or_else(|error| helper::stop(error, &arguments));
     }
     configure_allocator();
     raise_file_limit();
@@ -242,16 +242,11 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure
         let matches = command.clone().try_get_matches_from(arguments)?;
         Cli::from_arg_matches(&matches)
     };
+    // The same error about arguments that a terminal can show.
+    let refused = |error, arguments: &[OsString]| from(&escaped(arguments)).err().unwrap_or(error);
     let mut cli = match from(arguments) {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => {
-            // The same error about arguments that a terminal can show.
-            let shown: Vec<OsString> = arguments
-                .iter()
-                .map(|argument| escape(argument.as_bytes()).into())
-                .collect();
-            from(&shown).err().unwrap_or(error).exit()
-        }
+        Err(error) if error.use_stderr() => refused(error, arguments).exit(),
         Err(help) => {
             finish(stdout()?.print(&help))?;
             close_stdout()?;
@@ -271,15 +266,25 @@ fn parse(command: &clap::Command, arguments: &[OsString]) -> Result<Cli, Failure
         let subcommand = arguments.len().min(2);
         arguments.splice(subcommand..subcommand, long_options);
         cli = from(&arguments).map_err(|error| {
-            let text = error.to_string();
-            let line = text.lines().next().unwrap_or_default();
-            Failure::usage(line.strip_prefix("error: ").unwrap_or(line))
+            let text = refused(error, &arguments).to_string();
+            // All but the advice behind an empty line.
+            let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            let line = lines.collect::<Vec<_>>().join(" ");
+            Failure::usage(line.strip_prefix("error: ").unwrap_or(&line))
         })?;
         if let Command::Mount(args) = &mut cli.command {
             args.flags = flags;
         }
     }
     Ok(cli)
+}
+
+/// Arguments as a terminal can show them; see [`escape`].
+fn escaped(arguments: &[OsString]) -> Vec<OsString> {
+    let arguments = arguments.iter();
+    arguments
+        .map(|argument| escape(argument.as_bytes()).into())
+        .collect()
 }
 
 /// The exit code of a command: 0, unless it failed or what it wrote to stdout is lost.

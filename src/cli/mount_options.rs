@@ -6,6 +6,7 @@
 
 use super::Failure;
 use crate::fuse::Access;
+use crate::printable::escape;
 use clap::Command;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -163,7 +164,7 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
                 Some(_),
             ) => return Err(Failure::usage(format!("mount option `{name}` takes no value"))),
             _ if sloppy => {
-                let option = option.to_string_lossy();
+                let option = escape(option.as_bytes());
                 flags
                     .warnings
                     .push(format!("unknown mount option `{option}` is ignored"));
@@ -171,7 +172,7 @@ pub fn parse_mount_options(options: &[OsString], sloppy: bool) -> Result<MountFl
             _ => {
                 return Err(Failure::usage(format!(
                     "unknown mount option `{}` (see `tiledbfs help mount`)",
-                    option.to_string_lossy()
+                    escape(option.as_bytes())
                 )));
             }
         }

@@ -2,7 +2,9 @@
 
 use super::{run, sample};
 use crate::common::copying::copy;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -113,6 +115,39 @@ fn names_in_messages_are_escaped_always() {
             plain(&stderr);
             assert!(!stderr.contains('\u{fffd}'), "{stderr}");
         }
+        // As mount(8) calls it.
+        let output = Command::new(env!("CARGO_BIN_EXE_tiledbfs"))
+            .arg0("mount.tiledbfs")
+            .args([odd, odd, odd])
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        plain(&stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+    }
+}
+
+#[test]
+fn errors_in_o_are_one_line_that_names_what_is_wrong() {
+    let odd = |bytes: &'static [u8]| -> &OsStr { std::os::unix::ffi::OsStrExt::from_bytes(bytes) };
+    for (option, wanted) in [
+        (
+            odd(b"log_level=loud"),
+            "invalid value 'loud' for '--log-level <LEVEL>' [possible values: off, error, warn, info, debug, \
+             trace]",
+        ),
+        (
+            odd(b"threads=\xff"),
+            "invalid value '\\xff' for '--threads <N>': invalid digit found in string",
+        ),
+        (
+            odd(b"what\xff"),
+            "unknown mount option `what\\xff` (see `tiledbfs help mount`)",
+        ),
+    ] {
+        let [mount, a, b, o] = ["mount", "weather", "nowhere", "-o"].map(OsStr::new);
+        let (code, _, stderr) = run(&[mount, a, b, o, option]);
+        assert_eq!((code, stderr), (Some(2), format!("tiledbfs: {wanted}\n")));
     }
 }
 
