@@ -94,7 +94,8 @@ impl Listener {
     pub fn of_descriptor(number: RawFd) -> Result<Listener> {
         let invalid =
             |cause: String| Error::new(ErrorKind::InvalidInput, cause).in_file(format!("fd:{number}"));
-        let name = getsockname::<SockaddrStorage>(number).map_err(|errno| invalid(errno.to_string()))?;
+        let name = getsockname::<SockaddrStorage>(number)
+            .map_err(|errno| invalid(io::Error::from(errno).to_string()))?;
         // SAFETY: it is an open socket, which was handed to this process to be used here, and once.
         let socket = unsafe { OwnedFd::from_raw_fd(number) };
         nix::sys::socket::getsockopt(&socket, nix::sys::socket::sockopt::AcceptConn)

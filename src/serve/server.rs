@@ -27,7 +27,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt::SetStruct};
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -737,11 +737,15 @@ async fn wait_for_room(error: &std::io::Error) {
 fn tls_config(certificates: &PathBuf, key: &PathBuf) -> Result<ServerConfig> {
     let invalid =
         |path: &PathBuf, cause: String| Error::new(ErrorKind::InvalidInput, cause).in_file(path.display());
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificates)
-        .map_err(|error| invalid(certificates, error.to_string()))?
-        .collect();
-    let chain = chain.map_err(|error| invalid(certificates, error.to_string()))?;
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| invalid(key, error.to_string()))?;
+    let unreadable = |error: pem::Error| invalid(certificates, pem_error(&error, "certificate"));
+    let found = CertificateDer::pem_file_iter(certificates).map_err(unreadable)?;
+    let chain: Result<Vec<_>, _> = found.collect();
+    let chain = chain.map_err(unreadable)?;
+    if chain.is_empty() {
+        return Err(unreadable(pem::Error::NoItemsFound));
+    }
+    let private =
+        PrivateKeyDer::from_pem_file(key).map_err(|error| invalid(key, pem_error(&error, "private key")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
@@ -751,4 +755,16 @@ fn tls_config(certificates: &PathBuf, key: &PathBuf) -> Result<ServerConfig> {
     let mut config = config.map_err(|error| invalid(certificates, error.to_string()))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// What is wrong with a PEM file that is to have a `wanted`.
+fn pem_error(error: &pem::Error, wanted: &str) -> String {
+    match error {
+        pem::Error::NoItemsFound => format!("the file contains no PEM {wanted}"),
+        pem::Error::Io(error) => error.to_string(),
+        // Their text would have bytes as numbers.
+        pem::Error::MissingSectionEnd { .. } => "a PEM section has no end".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => "a PEM section begins with an invalid line".to_owned(),
+        other => other.to_string(),
+    }
 }

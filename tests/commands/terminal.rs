@@ -152,6 +152,36 @@ fn errors_in_o_are_one_line_that_names_what_is_wrong() {
 }
 
 #[test]
+#[cfg(feature = "serve")]
+fn what_is_no_certificate_or_no_key_is_told() {
+    let place = tempfile::tempdir().unwrap();
+    let section = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for (name, text) in [("one", section), ("none", ""), ("cut", &section[..40])] {
+        fs::write(place.path().join(name), text).unwrap();
+    }
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    for (certificates, wanted) in [
+        ("none", "none: the file contains no PEM certificate"),
+        ("cut", "cut: a PEM section has no end"),
+        ("one", "none: the file contains no PEM private key"),
+    ] {
+        let (certificates, key) = (path(certificates), path("none"));
+        let (code, _, stderr) = run(&[
+            "serve",
+            "weather",
+            "--listen",
+            "127.0.0.1:0",
+            "--tls-cert",
+            &certificates,
+            "--tls-key",
+            &key,
+        ]);
+        assert_eq!(code, Some(1), "{stderr}");
+        assert!(stderr.ends_with(&format!("/{wanted}\n")), "{stderr}");
+    }
+}
+
+#[test]
 fn findings_of_a_check_are_escaped() {
     let source = source();
     let path = source.path().to_str().unwrap();
