@@ -29,6 +29,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::mem;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 pub(super) const HELP: &str = "\
@@ -405,9 +406,9 @@ fn attribute_rows(schema: &Schema, names: Names) -> Vec<[String; 4]> {
     rows
 }
 
-/// A name as it is written in text. What is not UTF-8 is replaced.
+/// A name of the array as it is written in text.
 fn shown_name(name: &[u8], names: Names) -> String {
-    names.show_text(&String::from_utf8_lossy(name))
+    names.show_in_text(OsStr::from_bytes(name))
 }
 
 fn field_name(name: &[u8], names: Names) -> String {
@@ -915,6 +916,14 @@ mod tests {
             assert_eq!(shown, names_shown.map(str::to_owned).each_ref());
             assert_eq!(dimensions[2][4], "\\u{202e}..\\u{202e}");
         }
+    }
+
+    #[test]
+    fn names_that_are_not_utf_8_are_escaped() {
+        let mut schema = crate::describe::schema::tests::example();
+        schema.attributes[0].name = b"a\xff".to_vec();
+        let rows = attribute_rows(&schema, Names { escaped: false });
+        assert_eq!(rows[1][0], "a\\xff");
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Names {
         }
     }
 
-    /// The name of a file as it is written in text: escaped too if it is not UTF-8.
+    /// The name as it is written in text: escaped too if it is not UTF-8.
     pub fn show_in_text(self, name: &OsStr) -> String {
         match name.to_str() {
             Some(name) => self.show_text(name),
