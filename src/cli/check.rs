@@ -26,7 +26,7 @@ and null counts where the format version makes them reliable, commits against
 fragments, and all references within an array.
 
 Output: one line per finding on stdout, in no order, as
-`PATH: PART at byte N: CAUSE`. `note: ` in front means unusual but harmless,
+`PATH: PART at byte N: CAUSE`. `note: ` in front means unusual, but no damage,
 `unchecked: ` that a key or permission is missing. PATH is relative to SOURCE;
 with several, SOURCE is part of it. A summary on stderr ends the output.
 With --json each line is an object with the keys source, level (problem,

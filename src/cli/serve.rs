@@ -77,7 +77,8 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
     cors: Vec<String>,
     /// Where a proxy in front shows the tree, if it keeps that path in requests
-    #[arg(long, value_name = "/PATH", default_value = "", value_parser = parse_prefix)]
+    #[arg(long, value_name = "/PATH", default_value = "", hide_default_value = true)]
+    #[arg(value_parser = parse_prefix)]
     prefix: String,
     /// Show .tiledbfs/: counters, errors, work; they name paths of this machine
     #[arg(long)]
