@@ -95,6 +95,36 @@ fn modules_import_from_the_layers_below_only() {
     assert_eq!((in_root, with_mod - count), (SHARED.len() + 5, SHARED.len() + 4));
 }
 
+/// Those in which each file is what its name says: a document, a filter, a structure of the format.
+const PLAIN: [&str; 3] = ["describe", "filter", "format"];
+
+#[test]
+fn each_module_says_what_is_where_in_it() {
+    let for_tests = ["memory", "model", "tests", "testing"];
+    for directory in fs::read_dir("src").unwrap().map(|entry| entry.unwrap().path()) {
+        let plain = PLAIN.iter().any(|name| directory.ends_with(name));
+        let Some(text) = fs::read_to_string(directory.join("mod.rs"))
+            .ok()
+            .filter(|_| !plain)
+        else {
+            continue;
+        };
+        let head: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let is_module = path.is_dir() || path.extension().is_some_and(|end| end == "rs");
+            let said = head.iter().any(|line| line.contains(&format!("`{name}`")));
+            let named = said || name == "mod" || for_tests.contains(&name);
+            assert!(
+                !is_module || named,
+                "{} does not name {name}",
+                directory.display()
+            );
+        }
+    }
+}
+
 #[test]
 fn modules_of_the_tree_have_no_circle() {
     let mut left = HashMap::new();

@@ -6,12 +6,15 @@
 //! | files of fields | sizes in the metadata, and tiles back to back | `files` |
 //! | offsets of var-sized cells, validity bytes | their tile | `cells`, `field` |
 //! | fragment metadata, R-tree, non-empty domain | the tiles, and each other | `fragment`, `rtree` |
-//! | minima, maxima, sums, null counts of tiles and fragments | the values | `statistics` |
-//! | R-tree, global order | the coordinates | `coordinates` |
-//! | schemas, enumerations, labels, metadata | what refers to them | `array` |
+//! | minima, maxima, sums, null counts of tiles and fragments | the values | `statistics`, `stored` |
+//! | R-tree, global order | the coordinates | `coordinates`, `written_order` |
+//! | schemas, enumerations, labels, metadata | what refers to them | `array`, `metadata` |
 //! | commit, ignore, vacuum, delete files | fragments | `commits` |
 //! | consolidated fragment metadata | the fragments' own | `consolidated` |
 //! | members of groups | the objects that exist | `walk` |
+//!
+//! `grid` tells cells from the padding of dense tiles, `queue` shares the work among threads, and a `problem`
+//! is what is found.
 //!
 //! Memory is bounded by the number of threads, the longest cell and the fragment metadata: cells are read
 //! some thousands at a time.

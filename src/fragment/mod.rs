@@ -14,7 +14,7 @@
 //! | [`tile_file`], [`tile_list`] | a file of tiles, and where they lie in it |
 //! | [`generic_body`] | bodies of generic tiles, read by ranges |
 //! | [`field_files`], [`column`] | the files of a field; its values, offsets and validity as bytes |
-//! | [`cells`] | the cells of a field in order |
+//! | [`cells`], [`cell_slice`] | the cells of a field in order; some of them in memory |
 
 pub mod cell_slice;
 pub mod cells;

@@ -1,7 +1,7 @@
 //! The interface for programs that read arrays: choose a time, a part of the domain and fields (`select`),
 //! then read numbers with their shape (`values`), cells as Rust values (`cells`), rows as Arrow's batches
-//! (`arrow`), or metadata. A source is a local directory, an object store, or a storage of the program's own
-//! (`storage`), and has groups (`group`).
+//! (`arrow`), or `metadata`. A source is a local directory, an object store, or a storage of the program's
+//! own (`storage`), and has groups (`group`).
 
 #[cfg(feature = "arrow")]
 mod arrow;
