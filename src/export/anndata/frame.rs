@@ -31,9 +31,10 @@ use crate::fragment::tile_list::TileListKey;
 use crate::query::table::{NOT_A_TIME, enumeration, enumeration_index};
 use crate::query::{Field, Role, View};
 use crate::runtime::cache::ChunkCache;
-use crate::runtime::{get_or_make, lock};
+use crate::runtime::single_flight::Memo;
+use crate::runtime::{InUse, get_or_make, lock, shared};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
 
 /// The column of joinids.
 const JOINID: &[u8] = b"soma_joinid";
@@ -41,6 +42,9 @@ const JOINID: &[u8] = b"soma_joinid";
 /// The most columns of a frame in HDF5, where the list of their names is one attribute: a message with its
 /// header, and 16 bytes a name.
 pub(super) const MAX_COLUMNS: usize = (MAX_MESSAGE - 64) / 16;
+
+/// The ranks of frames that are in use: those of obs are the same in all measurements.
+static RANKS: LazyLock<InUse<u64, Memo<Arc<Ranks>>>> = LazyLock::new(InUse::default);
 
 /// Rows that are looked at together.
 const BATCH: u64 = 1 << 16;
@@ -108,7 +112,7 @@ pub(super) struct Frame {
     pub(super) left_out_of_hdf5: Vec<(String, String)>,
     /// The columns that are open.
     cells: Vec<Mutex<Option<Weak<dyn Cells>>>>,
-    ranks: OnceLock<Ranks>,
+    ranks: Arc<Memo<Arc<Ranks>>>,
     /// How many bytes at the end of each time in the index are left out.
     zeros: OnceLock<usize>,
 }
@@ -117,7 +121,7 @@ pub(super) struct Frame {
 struct Ranks {
     axis: Arc<Axis>,
     /// The cell of each row, if rows are in another order.
-    order: Option<Vec<u64>>,
+    order: Option<Arc<[u64]>>,
     _reserved: Reserved,
 }
 
@@ -152,6 +156,8 @@ impl Frame {
             let shown = shown.filter(|shown| unfit_name(shown.as_bytes()).is_none());
             Some((find(name)?, shown))
         });
+        let array = view.array();
+        let ranks = array.engine.number(&("ranks", &array.path, view.state()));
         let mut frame = Frame {
             joinid,
             columns: Vec::new(),
@@ -161,7 +167,7 @@ impl Frame {
             left_out: Vec::new(),
             left_out_of_hdf5: Vec::new(),
             cells: view.fields().iter().map(|_| Mutex::default()).collect(),
-            ranks: OnceLock::new(),
+            ranks: shared(&RANKS, ranks, Memo::default),
             zeros: OnceLock::new(),
             view,
         };
@@ -269,8 +275,8 @@ impl Frame {
         }
     }
 
-    fn ranks(&self) -> Result<&Ranks> {
-        get_or_make(&self.ranks, || self.find_ranks())
+    fn ranks(&self) -> Result<Arc<Ranks>> {
+        self.ranks.get_or_make(|| self.find_ranks().map(Arc::new))
     }
 
     fn find_ranks(&self) -> Result<Ranks> {
@@ -308,7 +314,7 @@ impl Frame {
             let message = format!("{} is there twice", pair[0].0);
             return Err(Error::corrupt(message).in_part("`soma_joinid`"));
         }
-        let order: Option<Vec<u64>> = (!in_order).then(|| ids.iter().map(|(_, cell)| *cell).collect());
+        let order: Option<Arc<[u64]>> = (!in_order).then(|| ids.iter().map(|(_, cell)| *cell).collect());
         let axis = match ids.last() {
             Some((last, _)) if last.unsigned_abs() >= rows => {
                 Axis::Listed(ids.into_iter().map(|(id, _)| id).collect())
@@ -320,7 +326,7 @@ impl Frame {
             Axis::Listed(_) => rows,
             Axis::Whole(_) => 0,
         };
-        let kept = 8 * (listed + order.as_ref().map_or(0, Vec::len) as u64);
+        let kept = 8 * (listed + order.as_ref().map_or(0, |order| order.len()) as u64);
         Ok(Ranks {
             axis: Arc::new(axis),
             order,
@@ -366,10 +372,10 @@ impl Frame {
     }
 
     /// The cells of rows: None if they are the same.
-    fn order(&self) -> Result<Option<&[u64]>> {
+    fn order(&self) -> Result<Option<Arc<[u64]>>> {
         match self.is_in_order() {
             true => Ok(None),
-            false => Ok(self.ranks()?.order.as_deref()),
+            false => Ok(self.ranks()?.order.clone()),
         }
     }
 
@@ -1092,6 +1098,18 @@ pub(super) fn unfit(view: &View) -> Option<&'static str> {
 mod tests {
     use super::super::csr::tests::{LOSSY, PLAIN, view};
     use super::*;
+
+    #[test]
+    fn frames_of_one_state_share_their_ranks() {
+        let (_, array, _) = PLAIN.array(&[vec![(0, 0, 1, u64::MAX), (3, 1, 1, u64::MAX)]]);
+        let frames = [(); 2].map(|()| Frame {
+            joinid: Some(0),
+            ..Frame::new(view(&array), None, false).unwrap()
+        });
+        let [one, other] = frames.each_ref().map(|frame| frame.axis().unwrap());
+        assert!(matches!(&*one, Axis::Listed(joinids) if **joinids == [0, 3]));
+        assert!(Arc::ptr_eq(&one, &other));
+    }
 
     #[test]
     fn joinids_before_lossy_filters_prove_nothing() {
