@@ -372,6 +372,7 @@ def create(life):
             measurement = experiment.ms.add_new_collection(of, tiledbsoma.Measurement)
             make_frame(life, measurement, "var", m, life.one_of(list(INDEXES)), [name for name in names if life.likely(0.2)])
             if of == "bare":
+                measurement.add_new_collection("no part of it")
                 continue
             make_matrices(life, measurement, n, m)
 

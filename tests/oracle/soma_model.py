@@ -100,6 +100,7 @@ class Model:
             self.group(part)
             for key, array in self.members(measurement, part):
                 self.table(f"{part}/{key}", array, ids)
+        self.left_out |= set(measurement) - {"var", "X", "obsm", "varm", "obsp", "varp", "uns"}
         self.group("uns")
         if "uns" in measurement:
             self.uns("uns", measurement["uns"])

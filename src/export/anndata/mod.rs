@@ -68,6 +68,9 @@ const MEASUREMENT: &str = "SOMAMeasurement";
 /// The layer that is X.
 const DATA: &str = "data";
 
+/// The members of a measurement that have a place in an AnnData.
+const PARTS: [&str; 7] = ["var", "X", "obsm", "varm", "obsp", "varp", "uns"];
+
 /// The name of the directory.
 pub const NAME: &str = "anndata.zarr";
 
@@ -320,6 +323,12 @@ impl Content {
             others.push((name.to_owned(), Member::new(group)));
         }
         others.push(("uns".to_owned(), elements.uns()?));
+        for (name, _) in &source.measurement.members {
+            let name = String::from_utf8_lossy(name);
+            if !PARTS.contains(&&*name) {
+                left_out.push(name.into_owned(), "it is no part of an AnnData");
+            }
+        }
         let frame = |frame: &Arc<Frame>| Member::new(Node::from(frame.group()));
         Ok(Ok(Content {
             obs: frame(obs),
