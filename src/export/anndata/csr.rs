@@ -463,6 +463,8 @@ impl Csr {
     fn make_starts(&self) -> Result<Vec<u64>> {
         let plan = self.plan()?;
         let mut counts = vec![0u64; self.bands.count() as usize];
+        // Of bands in which no tile lies as a whole, all rows are read here.
+        let mut is_read = vec![true; counts.len()];
         let mut crossing = None;
         if plan.has_columns {
             crossing = plan.source.crossing(|cells, rows| {
@@ -470,18 +472,36 @@ impl Csr {
                     let band = self.bands.of(*places.start());
                     (band == self.bands.of(*places.end())).then_some(band as usize)
                 });
-                band.map(|band| counts[band] += cells).is_some()
+                let Some(band) = band else {
+                    return false;
+                };
+                counts[band] += cells;
+                is_read[band] = false;
+                true
             })?;
         }
         match crossing {
             Some(pieces) => {
+                // Then the counts of their rows stay, unless these are very many.
+                let rows = self.rows.len();
+                let is_small = rows.saturating_mul(4) <= self.engine().cache.capacity() / 8;
+                let mut of_rows = vec![0; if is_small { rows as usize } else { 0 }];
+                let _memory = self.engine().cache.borrow(4 * of_rows.len() as u64);
                 let runs = |piece: &Piece| self.runs(&plan, piece);
                 self.scan(&pieces, "counting the cells of rows", runs, |runs| {
                     for (place, count) in runs {
                         counts[self.bands.of(place) as usize] += u64::from(count);
+                        if is_small {
+                            add_cells(&mut of_rows[place as usize], count)?;
+                        }
                     }
                     Ok(())
                 })?;
+                for (band, _) in (0..).zip(&is_read).filter(|(_, is_read)| is_small && **is_read) {
+                    let places = self.bands.places(band);
+                    let own = &of_rows[places.start as usize..places.end as usize];
+                    self.counts_by(band, || Ok(own.to_vec()))?;
+                }
             }
             None => {
                 let path = self.view.array().path.display().to_string();
@@ -506,10 +526,8 @@ impl Csr {
 
     /// The number of cells of each row of a band.
     fn counts(&self, band: u64) -> Result<Arc<Vec<u32>>> {
-        let places = self.bands.places(band);
-        let key = CacheKey::tile(self.object, band);
-        let size = (places.end - places.start) * 4;
-        self.engine().cache.derive(key, size, Keep::Staying, || {
+        self.counts_by(band, || {
+            let places = self.bands.places(band);
             let plan = self.plan()?;
             let joinids = self.rows.joinids(&places);
             let pieces = plan.source.pieces(&joinids, &joinids)?;
@@ -517,14 +535,20 @@ impl Csr {
             let runs = |piece: &Piece| self.runs(&plan, piece);
             self.scan(&pieces, "counting the cells of rows", runs, |runs| {
                 for (place, count) in runs.into_iter().filter(|(place, _)| places.contains(place)) {
-                    let all = &mut counts[(place - places.start) as usize];
-                    let more = all.checked_add(count);
-                    *all = more.ok_or_else(|| Error::limit("a row has 2^32 cells or more"))?;
+                    add_cells(&mut counts[(place - places.start) as usize], count)?;
                 }
                 Ok(())
             })?;
             Ok(counts)
         })
+    }
+
+    /// The counts of a band, which `make` makes unless they are in the cache.
+    fn counts_by(&self, band: u64, make: impl FnOnce() -> Result<Vec<u32>>) -> Result<Arc<Vec<u32>>> {
+        let places = self.bands.places(band);
+        let key = CacheKey::tile(self.object, band);
+        let size = (places.end - places.start) * 4;
+        self.engine().cache.derive(key, size, Keep::Staying, make)
     }
 
     /// The block that has cell `cell`.
@@ -723,6 +747,13 @@ impl Csr {
         }
         Ok(out)
     }
+}
+
+/// Adds cells to those of a row.
+fn add_cells(row: &mut u32, count: u32) -> Result<()> {
+    let more = row.checked_add(count);
+    *row = more.ok_or_else(|| Error::limit("a row has 2^32 cells or more"))?;
+    Ok(())
 }
 
 /// The last of ascending numbers, of which there is one at least.

@@ -353,6 +353,25 @@ fn a_few_rows_need_the_tiles_of_their_band() {
 }
 
 #[test]
+fn rows_that_are_read_for_bands_are_counted_once() {
+    // Three tiles of 3,000 rows, of which two lie in no band of 2,000.
+    let design = Design {
+        capacity: 30_000,
+        ..LARGE
+    };
+    let (_, array, _) = design.array(&[many_bands()]);
+    let whole = |count| Arc::new(Axis::Whole(count));
+    let csr = Csr::new(view(&array), whole(8000), whole(70)).unwrap();
+    assert_eq!(*csr.starts().unwrap(), [0, 20_000, 40_000, 60_000, 80_000]);
+    let is_known = |band| {
+        let unknown = || Err(Error::internal("not counted yet"));
+        csr.counts_by(band, unknown).map(|counts| counts.to_vec()).ok()
+    };
+    let known = || Some(vec![10; 2000]);
+    assert_eq!([0, 1, 2, 3].map(is_known), [known(), known(), known(), None]);
+}
+
+#[test]
 fn row_starts_need_the_first_dimension_alone() {
     let (mut storage, ..) = LARGE.array(&[many_bands()]);
     let names: Vec<_> = ["d1", "a0"]
