@@ -1,7 +1,6 @@
 //! The rows and columns of an AnnData.
 
 use std::ops::{Range, RangeInclusive};
-use std::sync::Arc;
 
 /// The joinids of an axis, ascending. Each has the place of its rank.
 #[derive(Debug, Hash)]
@@ -9,7 +8,7 @@ pub enum Axis {
     /// 0, 1, .. up to this number.
     Whole(u64),
     /// These.
-    Listed(Arc<[i64]>),
+    Listed(Vec<i64>),
 }
 
 impl Axis {

@@ -291,46 +291,52 @@ impl Frame {
                 _reserved: Reserved::new(self.engine(), 0)?,
             });
         }
-        let making = Reserved::new(self.engine(), rows.saturating_mul(16))?;
+        let mut making = vec![self.reserve(rows, 8)?];
         let cells = self.cells(joinid)?;
-        let mut ids: Vec<(i64, u64)> = Vec::with_capacity(rows as usize);
+        let mut ids: Vec<i64> = Vec::with_capacity(rows as usize);
         for start in (0..rows).step_by(BATCH as usize) {
             let values = cells.values(start..rows.min(start + BATCH))?;
-            let values = values.as_chunks::<8>().0.iter();
-            ids.extend(
-                (start..)
-                    .zip(values)
-                    .map(|(cell, id)| (i64::from_le_bytes(*id), cell)),
-            );
+            ids.extend(values.as_chunks::<8>().0.iter().map(|id| i64::from_le_bytes(*id)));
         }
-        let in_order = ids.is_sorted_by_key(|(id, _)| *id);
-        if !in_order {
-            ids.sort_unstable();
+        let mut order: Option<Arc<[u64]>> = None;
+        if !ids.is_sorted() {
+            making.push(self.reserve(rows, 8)?);
+            let mut pairs: Vec<(i64, u64)> = ids.into_iter().zip(0..).collect();
+            pairs.sort_unstable();
+            order = Some(pairs.iter().map(|(_, cell)| *cell).collect());
+            ids = pairs.iter().map(|(id, _)| *id).collect();
         }
-        if let Some((id, _)) = ids.first().filter(|(id, _)| *id < 0) {
+        if let Some(id) = ids.first().filter(|id| **id < 0) {
             return Err(Error::corrupt(format!("{id} is negative")).in_part("`soma_joinid`"));
         }
-        if let Some(pair) = ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            let message = format!("{} is there twice", pair[0].0);
-            return Err(Error::corrupt(message).in_part("`soma_joinid`"));
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::corrupt(format!("{} is there twice", pair[0])).in_part("`soma_joinid`"));
         }
-        let order: Option<Arc<[u64]>> = (!in_order).then(|| ids.iter().map(|(_, cell)| *cell).collect());
         let axis = match ids.last() {
-            Some((last, _)) if last.unsigned_abs() >= rows => {
-                Axis::Listed(ids.into_iter().map(|(id, _)| id).collect())
-            }
+            Some(last) if last.unsigned_abs() >= rows => Axis::Listed(ids),
             _ => Axis::Whole(rows),
         };
         drop(making);
-        let listed = match &axis {
-            Axis::Listed(_) => rows,
-            Axis::Whole(_) => 0,
-        };
-        let kept = 8 * (listed + order.as_ref().map_or(0, |order| order.len()) as u64);
+        let listed = u64::from(matches!(axis, Axis::Listed(_)));
+        let kept = self.reserve(rows, 8 * (listed + u64::from(order.is_some())))?;
         Ok(Ranks {
             axis: Arc::new(axis),
             order,
-            _reserved: Reserved::new(self.engine(), kept)?,
+            _reserved: kept,
+        })
+    }
+
+    /// Reserves `bytes` bytes for each of the joinids of `rows` rows.
+    fn reserve(&self, rows: u64, bytes: u64) -> Result<Reserved> {
+        let reserved = Reserved::new(self.engine(), rows.saturating_mul(bytes));
+        reserved.map_err(|_| {
+            let message = format!(
+                "the {rows} joinids have gaps, or are in another order: keeping them takes more memory than half \
+                 of the cache has left (--cache-size)"
+            );
+            let array = &self.view.array().path;
+            let file = self.engine().storage.display(array);
+            Error::limit(message).in_part("`soma_joinid`").in_file(file)
         })
     }
 
@@ -1107,8 +1113,19 @@ mod tests {
             ..Frame::new(view(&array), None, false).unwrap()
         });
         let [one, other] = frames.each_ref().map(|frame| frame.axis().unwrap());
-        assert!(matches!(&*one, Axis::Listed(joinids) if **joinids == [0, 3]));
+        assert!(matches!(&*one, Axis::Listed(joinids) if *joinids == [0, 3]));
         assert!(Arc::ptr_eq(&one, &other));
+    }
+
+    #[test]
+    fn joinids_that_need_too_much_memory_say_so() {
+        let (_, array, _) = PLAIN.array(&[vec![(0, 0, 1, u64::MAX)]]);
+        let frame = Frame::new(view(&array), false, None, false).unwrap();
+        let error = frame.reserve(1 << 40, 8).err().unwrap().to_string();
+        assert!(
+            error.contains("joinid") && error.contains("--cache-size"),
+            "{error}"
+        );
     }
 
     #[test]
