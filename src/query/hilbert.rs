@@ -47,8 +47,8 @@ impl Axis {
         }
     }
 
-    /// The bucket of a coordinate, of 2^`bits`. A coordinate outside the domain may get a bucket that does
-    /// not exist; one whose distance is not finite gets the first.
+    /// The bucket of a coordinate, of 2^`bits`. A coordinate outside the domain, or whose distance is not
+    /// finite, may get a bucket that does not exist.
     fn bucket(&self, bits: u32, value: &[u8]) -> u64 {
         match self {
             // Bytes that are not ASCII set all higher bits, as signed chars do.
@@ -59,7 +59,7 @@ impl Axis {
                 });
                 text >> (64 - bits)
             }
-            Axis::Number { .. } => self.distance(bits, value).unwrap_or(0.0) as u64,
+            Axis::Number { .. } => self.distance(bits, value).map_or(0, truncated),
         }
     }
 
@@ -79,9 +79,24 @@ impl Axis {
             Axis::Text => value.iter().take(8).all(u8::is_ascii),
             Axis::Number { lo, hi, .. } => {
                 let finite = |v: Option<f64>| v.is_some_and(f64::is_finite);
-                finite(lo.zip(*hi).map(|(lo, hi)| hi - lo)) && finite(self.distance(bits, value))
+                let distance = self.distance(bits, value);
+                let is_u64 = distance.is_some_and(|distance| distance > -1.0 && distance < BEYOND_U64);
+                finite(lo.zip(*hi).map(|(lo, hi)| hi - lo)) && is_u64
             }
         }
+    }
+}
+
+/// 2^64.
+pub(super) const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
+
+/// A number rounded towards 0. One that u64 lacks is converted as libtiledb does on x86-64.
+pub(super) fn truncated(number: f64) -> u64 {
+    match number {
+        _ if number.is_nan() => 1 << 63,
+        BEYOND_U64.. => 0,
+        ..0.0 => (number as i64).cast_unsigned(),
+        number => number as u64,
     }
 }
 
@@ -104,13 +119,9 @@ impl Curve {
         })
     }
 
-    /// Bits of a position. The last bucket of a single dimension is rounded up to 2^63, one bit more than the
-    /// others.
+    /// Bits of a position.
     pub(crate) fn position_bits(&self) -> u32 {
-        match self.axes.len() {
-            1 => 64,
-            count => self.bits * count as u32,
-        }
+        self.bits * self.axes.len() as u32
     }
 
     /// The bucket of a coordinate of dimension `i`.
@@ -137,11 +148,6 @@ impl Curve {
     /// dimension, then those of the second, and so on. Overwrites the buckets.
     pub(crate) fn positions(&self, buckets: &mut [u64], places: &mut [u64]) {
         let cells = places.len();
-        // A curve in one dimension is the bucket itself.
-        if self.axes.len() == 1 {
-            places.copy_from_slice(buckets);
-            return;
-        }
         if cells == 0 {
             return;
         }
@@ -190,13 +196,15 @@ fn transpose(axes: &mut [u64], cells: usize, bits: u32) {
         }
         before = axis;
     }
-    let mask = (1u64 << bits) - 1;
-    let changes = before.iter().map(|last| {
-        let last = last & mask;
-        let parity = [1, 2, 4, 8, 16, 32].iter().fold(last, |v, shift| v ^ v >> shift);
-        parity ^ last
-    });
-    let changes: Vec<u64> = changes.collect();
+    // Buckets that do not exist have more than `bits` bits, which count as well.
+    let mut changes = before.to_vec();
+    for shift in [1, 2, 4, 8, 16, 32].into_iter().filter(|shift| *shift < bits) {
+        changes.iter_mut().for_each(|change| *change ^= *change >> shift);
+    }
+    changes
+        .iter_mut()
+        .zip(before)
+        .for_each(|(change, last)| *change ^= last);
     for axis in axes.chunks_exact_mut(cells) {
         for (axis, change) in axis.iter_mut().zip(&changes) {
             *axis ^= change;
@@ -251,6 +259,38 @@ mod tests {
         assert!(place(0) < place(1) && place(1) < place(237) && place(237) < place(238));
     }
 
+    /// The places are those of libtiledb's `Hilbert::coords_to_hilbert`.
+    #[test]
+    fn places_outside_of_the_domain() {
+        let dimensions = ["x", "y"].map(|name| field(name, Datatype::Float64));
+        let mut schema = schema(22, true, &dimensions, &[]);
+        let number = |number: f64| number.to_le_bytes().to_vec();
+        for dimension in &mut schema.dimensions {
+            dimension.domain = Some(Range {
+                lo: number(0.0),
+                hi: number(100.0),
+            });
+        }
+        let curve = Curve::new(&schema).unwrap();
+        for (x, y, place, is_certain) in [
+            (40.00, 60.00, 2_260_630_401_189_896_030, true),
+            (100.50, 3.00, 4_607_262_567_422_556_781, true),
+            (3.00, 100.50, 4_610_105_397_524_451_559, true),
+            (-0.25, 60.00, 2_061_713_218_752_599_686, false),
+            (60.00, -0.25, 1_627_634_781_423_664_134, false),
+            (-7.00, 250.00, 4_362_919_172_798_188_599, false),
+            (1e6, 1e6, 3_074_457_345_481_288_192, true),
+        ] {
+            let cell = [number(x), number(y)];
+            let mut buckets = [0, 1].map(|axis| curve.bucket(axis, &cell[axis]));
+            let mut found = [0];
+            curve.positions(&mut buckets, &mut found);
+            assert_eq!(found, [place], "{x} {y}");
+            let found = curve.certain_place(&[&cell[0], &cell[1]]);
+            assert_eq!(found, is_certain.then_some(place), "{x} {y}");
+        }
+    }
+
     #[test]
     fn distances_are_those_of_rounded_numbers() {
         let mut schema = schema(
@@ -284,6 +324,7 @@ mod tests {
         let number = |v: i8| curve.bucket(0, &[v.cast_unsigned()]);
         let largest = (1 << 31) - 1;
         assert_eq!((number(-100), number(0), number(100)), (0, largest / 2, largest));
+        assert_eq!(number(-101), (-10_737_418i64).cast_unsigned());
         let text = |v: &[u8]| curve.bucket(1, v);
         assert_eq!(text(b""), 0);
         assert_eq!(text(b"ab"), 0x6162_0000 >> 1);

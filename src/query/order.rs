@@ -8,7 +8,7 @@
 //!
 //! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/misc/comparators.h>
 
-use super::hilbert::Curve;
+use super::hilbert::{BEYOND_U64, Curve, truncated};
 use crate::error::{Error, Result};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::enums::Layout;
@@ -20,6 +20,9 @@ use std::iter::repeat_n;
 
 /// The most words of a key.
 const MAX_WORDS: u32 = 4;
+
+/// How many tiles on each side of a domain of floats have numbers of their own.
+const TILES_OUTSIDE: u64 = 1 << 16;
 
 /// How many keys are made at a time, so that intermediate values stay in the processor's first-level cache.
 const BLOCK: usize = 256;
@@ -419,7 +422,7 @@ impl Axis {
         match self.tiles {
             Some(Tiles::Integer { extent }) => bits(self.width / extent),
             Some(Tiles::Float32 { last, .. } | Tiles::Float64 { last, .. }) => match self.outside {
-                true => bits(last.saturating_add(2)),
+                true => bits(last.saturating_add(2 * TILES_OUTSIDE)),
                 false => bits(last),
             },
             None => 0,
@@ -535,13 +538,14 @@ impl Axis {
 
     /// The number of the tile of a float, given its quotient and the number of the last tile. libtiledb
     /// rounds towards 0, so that coordinates a little below the domain are in the first tile, and others
-    /// below it come last. Tiles further outside have one number on each side: there the coordinates tell the
-    /// order.
+    /// below it come last. Beyond [`TILES_OUTSIDE`] tiles on each side have one number.
     fn float_tile(&self, quotient: f64, last: u64) -> u64 {
-        match self.outside {
-            false => truncated(quotient).min(last),
-            true if quotient <= -1.0 => last.saturating_add(2),
-            true => truncated(quotient).min(last.saturating_add(1)),
+        let above = last.saturating_add(TILES_OUTSIDE);
+        match (self.outside, quotient <= -1.0) {
+            (false, true) => 0,
+            (false, false) => truncated(quotient).min(last),
+            (true, false) => truncated(quotient).min(above),
+            (true, true) => above.saturating_add(TILES_OUTSIDE + 1) - (-quotient as u64).min(TILES_OUTSIDE),
         }
     }
 }
@@ -564,19 +568,6 @@ impl Tiles {
                 Some(Tiles::Integer { extent })
             }
         }
-    }
-}
-
-/// 2^64.
-const BEYOND_U64: f64 = 18_446_744_073_709_551_616.0;
-
-/// The tile number for a quotient. If it does not fit a u64, because the width of the domain overflows, it is
-/// converted as libtiledb does on x86-64.
-fn truncated(quotient: f64) -> u64 {
-    match quotient {
-        _ if quotient.is_nan() => 1 << 63,
-        BEYOND_U64.. => 0,
-        quotient => quotient as u64,
     }
 }
 

@@ -506,9 +506,39 @@ fn floats_outside_of_the_domain_come_where_libtiledb_has_them() {
         &schema,
         &[&inside[..], &above, &[-1e300, -35.0, -15.0, 0.0]].concat(),
     );
-    // All below the domain are at one place of the curve.
     schema.cell_order = Layout::Hilbert;
-    ascend(&schema, &[-35.0, 9.5, 9.75, 10.0, 10.25]);
+    // Near its ends the curve goes back.
+    ascend(
+        &schema,
+        &[10.0, 250.0, 1e15, 9.75, 10.25, 9.5, -35.0, 105.0, 99.5, 100.0],
+    );
+}
+
+#[test]
+fn tiles_outside_of_the_domain_count_along_the_first_dimension_first() {
+    let dimensions = ["x", "y"].map(|name| field(name, Datatype::Float32));
+    let mut schema = schema(22, true, &dimensions, &[]);
+    let number = |v: f32| v.to_le_bytes().to_vec();
+    for dimension in &mut schema.dimensions {
+        dimension.domain = Some(Range {
+            lo: number(0.0),
+            hi: number(100.0),
+        });
+        dimension.tile_extent = Some(number(10.0));
+    }
+    let order = GlobalOrder::new(&schema, true).unwrap();
+    let places = [
+        (105.0, 25.0),
+        (115.0, 5.0),
+        (115.0, 125.0),
+        (115.0, -35.0),
+        (115.0, -15.0),
+        (-35.0, 25.0),
+        (-15.0, 5.0),
+    ];
+    let cells: Vec<Cell> = places.iter().map(|(x, y)| vec![number(*x), number(*y)]).collect();
+    let found = orders(&schema, &order, &cells);
+    assert!(found.iter().flatten().all(|order| order.is_lt()), "{found:?}");
 }
 
 #[test]
