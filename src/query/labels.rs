@@ -36,6 +36,11 @@ pub(crate) fn labelled(of: &Selection, label: &DimensionLabel, wanted: &DimRange
     if !view.is_covered()? {
         return Err(Error::not_found("some labels between others were not written"));
     }
+    if !labels.are_in_order(&view.seams()?)? {
+        return Err(Error::not_found(
+            "some labels were written over others and are not in order with these",
+        ));
+    }
     // What is before the first label of the range, and what is not behind its last one.
     let (before, within) = match label.order {
         DataOrder::Increasing => (Ordering::Less, Ordering::Greater),
@@ -235,16 +240,42 @@ impl Labels {
         compare(self.label.datatype, self.label.cell_val_num, a, b)
     }
 
+    /// Label number `index`.
+    fn get(&self, index: u64) -> Result<Vec<u8>> {
+        match self.label.cell_val_num {
+            CellValNum::Var => Ok(self.cells.var_values(index..index + 1)?.1),
+            CellValNum::Fixed(_) => Ok(self.cells.values(index..index + 1)?.to_vec()),
+        }
+    }
+
+    /// Whether the labels at each of `seams` are in order with those before them. Writers see to the order of
+    /// labels that are written together.
+    fn are_in_order(&self, seams: &[u64]) -> Result<bool> {
+        let wrong = match self.label.order {
+            DataOrder::Increasing => Ordering::Greater,
+            _ => Ordering::Less,
+        };
+        for seam in seams {
+            let (before, label) = (self.get(seam - 1)?, self.get(*seam)?);
+            // A NaN is behind all numbers.
+            let after_number = || self.compare(&before, &before).is_some();
+            let in_order = match self.compare(&before, &label) {
+                Some(order) => order != wrong,
+                None => after_number(),
+            };
+            if !in_order {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// How many labels there are until the first that is not `taken`, by a binary search.
     fn count_while(&self, taken: impl Fn(&[u8]) -> bool) -> Result<u64> {
         let (mut low, mut high) = (0, self.cells.count());
         while low < high {
             let middle = low + (high - low) / 2;
-            let label = match self.label.cell_val_num {
-                CellValNum::Var => self.cells.var_values(middle..middle + 1)?.1,
-                CellValNum::Fixed(_) => self.cells.values(middle..middle + 1)?.to_vec(),
-            };
-            match taken(&label) {
+            match taken(&self.get(middle)?) {
                 true => low = middle + 1,
                 false => high = middle,
             }

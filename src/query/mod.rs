@@ -381,6 +381,15 @@ impl View {
         }
     }
 
+    /// The cells of a dense view of one dimension, ascending, at which a fragment begins or behind which one
+    /// ends, but for the first cell. None of a sparse view.
+    fn seams(&self) -> Result<Vec<u64>> {
+        match self.merge()? {
+            Merge::Dense(dense) => dense.seams(),
+            Merge::Sparse(_) => Ok(Vec::new()),
+        }
+    }
+
     /// For each of `cells`, 1 if a fragment wrote it and 0 if none did; None if all are written, as they are
     /// in sparse views. Reads metadata, and the coordinates of sparse fragments in dense arrays.
     pub(crate) fn written(&self, cells: Range<u64>) -> Result<Option<Vec<u8>>> {

@@ -147,6 +147,27 @@ def compare_numbers_and_dates(checks, folder, point):
         checks.equal(f"subarray/{name}", None if got is None else got.tolist(), want)
 
 
+def compare_rewritten(checks, folder, point):
+    """Labels of which some are written again: in order with those beside them, and not; libtiledb refuses the latter."""
+    uri = os.path.join(folder, "again")
+    row = tiledb.Dim("row", domain=(0, 9), tile=4, dtype=np.int32)
+    labels = {0: {"up": row.create_label_schema("increasing", np.float64), "down": row.create_label_schema("decreasing", "ascii")}}
+    tiledb.Array.create(uri, tiledb.ArraySchema(tiledb.Domain(row), [tiledb.Attr("a", dtype=np.int64)], dim_labels=labels))
+    with tiledb.open(uri, "w", timestamp=FIRST) as array:
+        array[:] = {"a": np.arange(10), "up": np.arange(10) * 10.0, "down": np.array(list("jihgfedcba"))}
+    write_label(uri, "up", 3, np.array([31.0, 41.0]), FIRST + 1)
+    write_label(uri, "up", 3, np.array([100.0, 110.0, 120.0]), FIRST + 3)
+    write_label(uri, "down", 2, np.array(["b"]), FIRST + 3)
+    time.sleep(2)
+    for when, name, want in [(FIRST + 1, "up:31..60", [3, 4, 5, 6]), (FIRST + 1, "up:..31", [0, 1, 2, 3]), (FIRST + 1, "down:b..c", [7, 8]),
+                             (FIRST + 3, "up:100..120", None), (FIRST + 3, "up:0..10", None), (FIRST + 3, "down:b..c", None)]:
+        path = f"at/+{when}/data/subarray/{name}"
+        got = shown(point / "again" / path)
+        checks.equal(path, None if got is None else got.tolist(), want)
+    done = subprocess.run([binary(), "ls", uri, "data/subarray/up:0..10"], capture_output=True, text=True, timeout=60)
+    checks.equal("the reason: not in order", (done.returncode, "are not in order" in done.stderr), (1, True))
+
+
 def write_others(uri):
     """A dense array whose labels have names that are made up for fields, are years, are written in part, or hold a blank in their name; there are no values
     where the labels go on."""
@@ -432,6 +453,7 @@ def main():
             compare(checks, uri, Path(mount, "labelled"), names)
             compare_others(checks, uri, Path(mount, "labelled"))
             compare_numbers_and_dates(checks, top, Path(mount))
+            compare_rewritten(checks, top, Path(mount))
             compare_exports(checks, uri, Path(mount, "labelled"))
             compare_other_exports(checks, other, Path(mount, "other"))
     print(f"{checks.passed} passed, {checks.failed} failed")

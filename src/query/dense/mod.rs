@@ -233,6 +233,23 @@ impl Dense {
         count(&self.cells()?.shape)
     }
 
+    /// See [`View::seams`](super::View::seams).
+    pub(super) fn seams(&self) -> Result<Vec<u64>> {
+        let Some((first, last)) = self.cells()?.ends[0] else {
+            return Ok(Vec::new());
+        };
+        let layers = self.stack()?.overlay.layers().iter();
+        let ends = layers.flat_map(|layer| {
+            let (low, high) = layer.area.0[0];
+            [Some(low), high.checked_add(1)]
+        });
+        let inside = ends.flatten().filter(|cell| first < *cell && *cell <= last);
+        let mut seams: Vec<u64> = inside.map(|cell| cell - first).collect();
+        seams.sort_unstable();
+        seams.dedup();
+        Ok(seams)
+    }
+
     /// The newest fragment that has attribute `index` in another form and that some cell comes from: its
     /// name, and the difference.
     pub(super) fn unreadable(&self, index: usize) -> Result<Option<(String, &'static str)>> {
