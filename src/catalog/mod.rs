@@ -41,7 +41,7 @@ use listing::{ArrayListing, DIRECTORIES, ENUMERATIONS, SchemaFile};
 use lru::LruCache;
 use pin::Pins;
 use revalidated::Revalidated;
-use snapshot::Snapshot;
+use snapshot::{Snapshot, keeps_times};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroUsize;
@@ -277,14 +277,17 @@ impl Array {
         }
     }
 
-    /// The snapshot, and whether to keep it: not if the schema could not be read and a dense array was
-    /// assumed.
+    /// The snapshot, and whether to keep it: not if the schema could not be read. Then a fragment tells whether
+    /// the array is sparse, without the key too.
     fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
         let schema = listing.schema_at(times.end);
         let schema = schema.map(|file| self.schemas.get(&file.name));
         let lasting = !matches!(schema, Some(Err(_)));
-        let sparse =
-            schema.is_some_and(|schema| schema.is_ok_and(|schema| schema.array_type == ArrayType::Sparse));
+        let sparse = match schema {
+            Some(Ok(schema)) => schema.array_type == ArrayType::Sparse,
+            Some(Err(_)) => has_sparse_fragments(&listing),
+            None => false,
+        };
         (Arc::new(Snapshot::new(listing, times, sparse)), lasting)
     }
 
@@ -361,6 +364,15 @@ impl Array {
         let (_, body) = self.engine.generic_tile(&*blob, 0, self.key.as_ref())?;
         Ok((blob, body))
     }
+}
+
+/// Whether an array is sparse, by its first fragment of those that are seen or not for that reason. False if
+/// there is none, or its footer cannot be read.
+fn has_sparse_fragments(listing: &ArrayListing) -> bool {
+    let mut entries = listing.fragments.iter();
+    let first = entries.find(|entry| keeps_times(&entry.fragment.name));
+    let footer = first.and_then(|entry| entry.fragment.clear_footer().ok()?);
+    footer.is_some_and(|(front, _)| !front.dense)
 }
 
 impl Array {

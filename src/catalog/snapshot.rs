@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub next: Option<u64>,
     /// Whether a fragment is seen in part, because it ends after the range.
     pub is_cut: bool,
-    /// Whether the schema in force is sparse; false if it could not be read.
+    /// Whether the schema in force is sparse; if it could not be read, whether a fragment is.
     pub sparse: bool,
     digest: OnceLock<u64>,
 }
@@ -149,7 +149,7 @@ impl Snapshot {
         let stems: HashSet<&str> = vacuums.map(|vacuum| &*vacuum.stem).collect();
         let entries = self.listing.fragments.iter().filter(|entry| {
             let name = &entry.fragment.name;
-            let whole = !self.sparse || name.name_version < 15;
+            let whole = !self.sparse || !keeps_times(name);
             let consolidated = name.timestamps.0 < name.timestamps.1 && entry.uncommitted.is_none();
             whole && consolidated && !stems.contains(&*entry.name)
         });
@@ -181,11 +181,16 @@ impl Snapshot {
     }
 }
 
+/// Whether a fragment of this name, if it is sparse, keeps when each of its cells was written.
+pub(super) fn keeps_times(name: &TimestampedName) -> bool {
+    name.name_version >= 15
+}
+
 /// Whether a reader uses a fragment or vacuum file of this name. In a sparse array, any overlap of the time
 /// ranges is enough from version 15 on, because cells with different timestamps carry their own. Otherwise
 /// the reader's range must contain the file's.
 pub(super) fn counts(name: &TimestampedName, times: TimeRange, sparse: bool) -> bool {
-    if sparse && name.name_version >= 15 {
+    if sparse && keeps_times(name) {
         times.meets(name.timestamps)
     } else {
         times.covers(name.timestamps)

@@ -277,6 +277,23 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn which_fragments_are_seen_is_known_without_the_schema() {
+        let seen = |source: &Source| -> Vec<String> {
+            let until = TimeRange::until(15);
+            let snapshot = source.array("sparse").snapshot(Some(until)).unwrap();
+            snapshot.fragments().map(|entry| entry.name.clone()).collect()
+        };
+        let root = "tests/data/versions/v22";
+        let (_, locked) = Refusing::of(
+            root,
+            "sparse/__schema/__1_1_5513743ff39ac3f1e318ada9ebb3e1ef",
+            ErrorKind::KeyRequired,
+        );
+        let whole = Source::open(root, &SourceOptions::default()).unwrap();
+        assert_eq!(seen(&locked), seen(&whole));
+    }
+
+    #[test]
     fn a_schema_that_is_refused_for_a_moment_leaves_no_change_unseen() {
         let refused = "evolved/__schema/__1_1_5fc3f2021786e47b8cfa2e709558b912";
         let root = "tests/data/versions/v22";

@@ -70,7 +70,7 @@ impl Selection {
         let schema_file = array.schema_file(&snapshot)?;
         let schema = array.schemas.get(&schema_file.name)?;
         if snapshot.sparse != (schema.array_type == ArrayType::Sparse) {
-            // A dense array was assumed: nobody knows which fragments count.
+            // Nobody knows which fragments count.
             let message = "the schema could not be read a moment ago";
             let schema_path = array.schemas.path(&schema_file.name);
             let error = Error::new(ErrorKind::Io(libc::EIO), message);
