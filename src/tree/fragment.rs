@@ -24,7 +24,7 @@ use crate::storage::Blob;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `fragments/`: all fragments.
 pub struct FragmentsDirectory {
@@ -88,7 +88,10 @@ pub fn fragments_json(array_at: &ArrayAt) -> Result<DocumentContent> {
     let snapshot = array_at.snapshot()?;
     let listing = &snapshot.listing;
     let files = listing.consolidated_metadata.iter().map(PathBuf::as_path);
-    let consolidated = repeated_names(array, files, &errors);
+    let unread = AtomicBool::default();
+    let consolidated = repeated_names(array, files, &unread);
+    let unread = unread.into_inner();
+    errors.store(unread, Ordering::Relaxed);
     // Not a part of a pinned state.
     let consolidated = (!matches!(array_at.when, When::Pinned(_))).then_some(consolidated);
     let entries = listing.fragments.iter().zip(&snapshot.hidden).enumerate();
@@ -97,9 +100,11 @@ pub fn fragments_json(array_at: &ArrayAt) -> Result<DocumentContent> {
     let tails = TailPrefetch::new(&array.engine, fragments, Fragment::has_outline);
     let text = describe::render_objects(&entries, |(index, (entry, hidden))| {
         tails.reach(*index);
-        let repeated = consolidated
-            .as_ref()
-            .map(|names| names.contains(entry.name.as_bytes()));
+        let repeated = consolidated.as_ref().and_then(|names| {
+            let found = names.contains(entry.name.as_bytes());
+            // A file that cannot be read may have it.
+            (found || !unread).then_some(found)
+        });
         let summary = FragmentSummary::of(entry, hidden.as_ref(), &errors)?;
         Ok(describe::fragments::entry_json(&summary, repeated))
     })?;
@@ -238,4 +243,27 @@ fn statistics(info: &FragmentInfo) -> Result<Json> {
 fn conditions(info: &FragmentInfo) -> Result<Json> {
     let paths = info.processed_conditions()?;
     Ok(describe::condition::conditions_json(paths.as_deref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::source::tests::Refusing;
+    use crate::tree::{Tree, TreeOptions};
+
+    #[test]
+    fn which_footers_are_repeated_in_a_file_that_cannot_be_read_is_unknown() {
+        let file = "sparse/__fragment_meta/__10_20_1dcb0e55c2ed40009e88f33e417b8891_21.meta";
+        let (storage, _) = Refusing::of("tests/data/versions/v21", file, ErrorKind::Corrupt);
+        let tree = Tree::over(storage, &TreeOptions::default(), Arc::default()).unwrap();
+        let document = tree.root.find("sparse/fragments.json").unwrap().unwrap();
+        let text = String::from_utf8(document.read_all().unwrap()).unwrap();
+        let known: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let known = known.as_array().unwrap().iter();
+        let known: Vec<_> = known.map(|entry| &entry["has_consolidated_metadata"]).collect();
+        assert!(
+            !known.is_empty() && known.iter().all(|known| known.is_null()),
+            "{text}"
+        );
+    }
 }
