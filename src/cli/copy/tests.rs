@@ -101,7 +101,7 @@ fn copied_from(
         verbose: VerboseArgs::default(),
         source_args: TreeArgs {
             source: crate::cli::SourceArgs {
-                cache_size: 1,
+                cache_size: Some(1),
                 key_file: Vec::new(),
                 follow_symlinks: false,
                 #[cfg(feature = "remote")]

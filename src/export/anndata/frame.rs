@@ -1120,7 +1120,7 @@ mod tests {
     #[test]
     fn joinids_that_need_too_much_memory_say_so() {
         let (_, array, _) = PLAIN.array(&[vec![(0, 0, 1, u64::MAX)]]);
-        let frame = Frame::new(view(&array), false, None, false).unwrap();
+        let frame = Frame::new(view(&array), None, false).unwrap();
         let error = frame.reserve(1 << 40, 8).err().unwrap().to_string();
         assert!(
             error.contains("joinid") && error.contains("--cache-size"),

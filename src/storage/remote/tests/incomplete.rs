@@ -81,7 +81,7 @@ fn fragments_are_listed_again_if_files_are_missing() {
         store.put(&format!("p/{file}"), &std::fs::read(sample().join(file)).unwrap());
     }
     // Only the commits are listed again.
-    storage.forget(Path::new("weather/__commits"));
+    storage.forget(Path::new("weather/__commits"), Duration::ZERO);
     thread::sleep(Duration::from_millis(150));
     assert!(read(&tree, COLUMN).unwrap() == wanted);
 }

@@ -27,7 +27,7 @@ fn expired_listings_are_made_again_on_demand() {
     // A replaced object changes the version as well.
     let before = version();
     store.put("p/a/x", b"3");
-    storage.forget(Path::new("a/x"));
+    storage.forget(Path::new("a/x"), Duration::ZERO);
     assert!(version() != before);
     assert_eq!(store.asked().len(), 2);
 }
@@ -122,7 +122,7 @@ fn concurrent_listings_of_a_prefix_share_one_request() {
     store.put("p/a/x", b"1");
     let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
     store.asked();
-    storage.forget(Path::new(""));
+    storage.forget(Path::new(""), Duration::ZERO);
     *store.latency.lock().unwrap() = Duration::from_millis(200);
     thread::scope(|scope| {
         for _ in 0..8 {
@@ -137,13 +137,13 @@ fn a_listing_under_way_is_known_to_be_out_of_date() {
     let store = TestStore::new(1000);
     store.put("p/a/x", b"1");
     let storage = RemoteStorage::open(store.store("p"), settings()).unwrap();
-    storage.forget(Path::new(""));
+    storage.forget(Path::new(""), Duration::ZERO);
     store.asked();
     store.hold(true);
     thread::scope(|scope| {
         let listing = scope.spawn(|| names(&*storage, "a"));
         store.wait_for_request();
-        storage.forget(Path::new("a/x"));
+        storage.forget(Path::new("a/x"), Duration::ZERO);
         store.hold(false);
         assert_eq!(listing.join().unwrap(), ["x"]);
     });
@@ -175,7 +175,7 @@ fn expired_listings_are_used_while_the_store_is_slow() {
     }
     assert_eq!(store.asked().len(), 1);
     // A listing that is known to be wrong is not used, and callers may give up waiting.
-    storage.forget(Path::new("a"));
+    storage.forget(Path::new("a"), Duration::ZERO);
     let ended = ended();
     let error = crate::runtime::requester::on_behalf_of(ended, || storage.list(Path::new("a")).unwrap_err());
     assert_eq!(error.errno(), libc::EINTR);
@@ -236,7 +236,7 @@ fn callers_may_give_up_waiting_for_an_array_listing() {
     let engine = Arc::new(Engine::new(storage, 1 << 20, Vec::new(), Arc::default()));
     let array = Array::new(engine.clone(), PathBuf::new());
     array.listing().unwrap();
-    engine.storage.forget(Path::new(""));
+    engine.storage.forget(Path::new(""), Duration::ZERO);
     array.look_again();
     store.hold(true);
     store.asked();
@@ -250,7 +250,7 @@ fn callers_may_give_up_waiting_for_an_array_listing() {
         first.join().unwrap().unwrap();
     });
     // Callers that share a failed listing do not wait for another one.
-    engine.storage.forget(Path::new(""));
+    engine.storage.forget(Path::new(""), Duration::ZERO);
     array.look_again();
     *store.fault.lock().unwrap() = Some(Box::new(|_| {
         Some(object_store::Error::Generic {
