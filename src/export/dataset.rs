@@ -561,6 +561,14 @@ impl Group {
                 member: number,
             });
         }
+        let labels = member.schema.dimension_labels.iter().map(|label| {
+            let what = format!("{}/{}", shown(&found.name), shown(&label.name));
+            (
+                what,
+                "labels of dimensions are shown by the array's own exports alone".to_owned(),
+            )
+        });
+        self.left_out.extend(labels);
         member.dimensions = (!found.is_scalar).then_some(dimensions);
         self.members.push(member);
         Ok(())

@@ -47,7 +47,7 @@ impl OneTile<'_> {
 
     /// [`OneTile::create`] with dimension labels and enumerations: the number of each, and what the schema
     /// has of them. All attributes have the enumeration of this name.
-    fn create_with(
+    pub(super) fn create_with(
         &self,
         storage: &mut MemoryStorage,
         time: u64,

@@ -2,6 +2,7 @@ use super::*;
 use crate::catalog::Array;
 use crate::engine::Engine;
 use crate::export::tests::{OneTile, write_metadata, write_raster};
+use crate::format::testing::Bytes;
 use crate::storage::MemoryStorage;
 use std::path::{Path, PathBuf};
 
@@ -68,6 +69,23 @@ fn an_attribute_whose_type_changed_is_left_out_alone() {
     assert!(reason(&dataset, "a/v").contains("another datatype"));
     assert_eq!(dataset.zarr().unwrap().names().collect::<Vec<_>>(), ["w"]);
     dataset.netcdf().unwrap();
+}
+
+#[test]
+fn labels_of_dimensions_are_left_out_with_a_reason() {
+    let array = OneTile {
+        dimensions: &[("x", 4)],
+        attributes: &[("v", Datatype::Int32, 1, false)],
+    };
+    let label = Bytes::default().u32(1).u32(0).text32("x_label").u8(1);
+    let label = label.text64("__labels/l0").text32("label").u8(1);
+    let label = label.u8(Datatype::Float64 as u8).u32(1).u8(0).bytes;
+    let mut storage = MemoryStorage::default();
+    array.create_with(&mut storage, 1, &label, "", &Bytes::default().u32(0).bytes);
+    array.write(&mut storage, 1);
+    let dataset = dataset(&[("a", storage)], &[]);
+    assert!(reason(&dataset, "a/x_label").contains("labels"));
+    assert_eq!(dataset.zarr().unwrap().names().collect::<Vec<_>>(), ["a"]);
 }
 
 #[test]
