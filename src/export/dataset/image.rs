@@ -5,6 +5,7 @@
 //! | `axes` | the axes of the source, letters of `TCZYX` in any order |
 //! | `pixel_depth` | by level, the samples of a pixel, if they lie side by side along X: `{"0": 3}` |
 //! | `metadata` | names, colours and bounds of channels, and the sizes of pixels, as JSON |
+//! | `json_zarrwriter_kwargs` | of a source in OME-Zarr, the sizes of pixels, with the axes that they are along, as JSON |
 //!
 //! Each level is a dense array, whose number is its key `level`. It lacks axes of length 1, and its axes have any
 //! order. The arrays of the image have all axes, in the order t, c, z, y, x. Values are not moved for it: Zarr's
@@ -27,6 +28,9 @@ const SIZES: [(usize, &str); 4] = [
     (3, "physicalSizeY"),
     (4, "physicalSizeX"),
 ];
+
+/// The key that has the sizes of pixels of a source in OME-Zarr.
+const OF_ZARR: &str = "json_zarrwriter_kwargs";
 
 /// The channels' place among [`AXES`].
 const CHANNELS: usize = 1;
@@ -64,6 +68,9 @@ const UNITS: [(&str, &[&str]); 16] = [
 /// Units before this one are lengths.
 const FIRST_TIME: usize = 9;
 
+/// The size of a pixel along an axis, and its unit.
+type Size = (f64, Option<&'static str>);
+
 /// What a group tells of an image.
 #[derive(Debug, Default)]
 pub(super) struct ImageDescription {
@@ -71,8 +78,8 @@ pub(super) struct ImageDescription {
     axes: [bool; 5],
     /// The samples of a pixel that lie side by side, by level; 1 unless told.
     depths: BTreeMap<u64, u64>,
-    /// The size of a pixel along each of [`AXES`], and its unit.
-    sizes: [Option<(f64, Option<&'static str>)>; 5],
+    /// The size of a pixel along each of [`AXES`].
+    sizes: [Option<Size>; 5],
     /// The channels as OME-Zarr has them.
     channels: Vec<Json>,
 }
@@ -94,6 +101,7 @@ impl ImageDescription {
             }
         };
         let (axes, depths, all) = (text("axes"), text("pixel_depth"), text("metadata"));
+        let of_zarr = text(OF_ZARR);
         for letter in axes.unwrap_or_default().chars() {
             match AXES.iter().position(|axis| axis.chars().eq([letter])) {
                 Some(axis) => described.axes[axis] = true,
@@ -116,7 +124,7 @@ impl ImageDescription {
                 let told = |key: &str| all.get(key).or_else(|| all.get(&*with_letters_of_greek(key)));
                 for (place, key) in SIZES {
                     let Some(size) = told(key) else { continue };
-                    let size = size.as_f64().filter(|size| *size > 0.0 && size.is_finite());
+                    let size = positive(size);
                     if size.is_none() {
                         leave_out("metadata", "the size of a pixel is not a positive number");
                     }
@@ -133,6 +141,18 @@ impl ImageDescription {
             }
             Some(_) => leave_out("metadata", "it is no object of JSON"),
         }
+        match of_zarr.map(parse) {
+            None => {}
+            Some(Ok(all)) if all.is_object() => {
+                for (place, size) in sizes_of_zarr(&all) {
+                    match size {
+                        Some(size) => described.sizes[place] = described.sizes[place].or(Some(size)),
+                        None => leave_out(OF_ZARR, "the size of a pixel is not a positive number"),
+                    }
+                }
+            }
+            Some(_) => leave_out(OF_ZARR, "it is no object of JSON"),
+        }
         described
     }
 
@@ -140,6 +160,28 @@ impl ImageDescription {
     pub(super) fn depth(&self, level: u64) -> u64 {
         self.depths.get(&level).copied().unwrap_or(1)
     }
+}
+
+fn positive(size: &Json) -> Option<f64> {
+    size.as_f64().filter(|size| *size > 0.0 && size.is_finite())
+}
+
+/// The sizes of pixels of level 0 in an image that was OME-Zarr, with the place of each axis among [`AXES`]; None
+/// for each that is no size.
+fn sizes_of_zarr(all: &Json) -> Vec<(usize, Option<Size>)> {
+    let transforms = all["coordinate_transformations"][0]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let scale = transforms.filter_map(|one| one["scale"].as_array()).next();
+    let axes = all["axes"].as_array().into_iter().flatten();
+    let axes = axes.zip(scale.into_iter().flatten()).filter_map(|(axis, size)| {
+        let name = axis["name"].as_str()?.to_uppercase();
+        let (place, _) = SIZES.into_iter().find(|(place, _)| AXES[*place] == name)?;
+        let unit = axis["unit"].as_str().and_then(|unit| unit_of(unit, place == 0));
+        Some((place, positive(size).map(|size| (size, unit))))
+    });
+    axes.collect()
 }
 
 /// A key as tiledb-bioimg writes it of QPTIFF: with a capital chi for X, and a capital upsilon for Y.
@@ -458,6 +500,43 @@ mod tests {
             (samples.chunks.shape, samples.chunks.sides),
             (vec![500, 2100], vec![300, 900])
         );
+    }
+
+    #[test]
+    fn sizes_of_pixels_are_those_of_the_source_in_ome_zarr() {
+        let read = |pairs: &[(&str, &str)]| {
+            let pairs = pairs
+                .iter()
+                .map(|(key, text)| (*key, Value::Text((*text).to_owned())));
+            let (metadata, mut left_out) = (GroupMetadata::of_pairs(pairs), Vec::new());
+            let described = ImageDescription::read(&metadata, &mut left_out);
+            (
+                described.sizes,
+                left_out.into_iter().map(|(key, _)| key).collect::<Vec<_>>(),
+            )
+        };
+        let of_zarr = r#"{"axes": [{"name": "t", "unit": "second"}, {"name": "c"}, {"name": "y", "unit": "micrometer"},
+            {"name": "x"}], "coordinate_transformations": [[{"type": "translation", "translation": [1, 1, 1, 1]},
+            {"type": "scale", "scale": [0.5, 7, 0.25, 3]}], [{"type": "scale", "scale": [1, 1, 1, 1]}]], "omero": null}"#;
+        let wanted = [
+            Some((0.5, Some("second"))),
+            None,
+            None,
+            Some((0.25, Some("micrometer"))),
+            Some((3.0, None)),
+        ];
+        assert_eq!(read(&[(OF_ZARR, of_zarr)]), (wanted, vec![]));
+        let metadata = r#"{"physicalSizeX": 4.0, "physicalSizeXUnit": "mm"}"#;
+        let (sizes, _) = read(&[(OF_ZARR, of_zarr), ("metadata", metadata)]);
+        assert_eq!(sizes[3..], [wanted[3], Some((4.0, Some("millimeter")))]);
+        for (text, is_told) in [
+            ("[]", true),
+            ("{", true),
+            (r#"{"axes": null, "coordinate_transformations": [null]}"#, false),
+            (&of_zarr.replace("0.25", "-1"), true),
+        ] {
+            assert_eq!(read(&[(OF_ZARR, text)]).1.len(), usize::from(is_told), "{text}");
+        }
     }
 
     #[test]

@@ -76,6 +76,19 @@ impl GroupMetadata {
         })
     }
 
+    /// What these attributes tell.
+    #[cfg(test)]
+    pub(in crate::export) fn of_pairs<'p>(pairs: impl Iterator<Item = (&'p str, Value)>) -> GroupMetadata {
+        GroupMetadata {
+            attributes: pairs
+                .map(|(key, value)| (key.as_bytes().to_vec(), value))
+                .collect(),
+            left_out: Vec::new(),
+            files: Vec::new(),
+            fixed: BTreeMap::new(),
+        }
+    }
+
     /// The dimensions of a member that are as long as their domain, as files have their names.
     pub fn fixed(&self, member: &[u8]) -> Vec<String> {
         let names = self.fixed.get(member).map(|names| names.split(';'));
@@ -100,10 +113,8 @@ mod tests {
     #[test]
     fn names_of_fixed_dimensions_are_those_of_files() {
         let metadata = GroupMetadata {
-            attributes: Vec::new(),
-            left_out: Vec::new(),
-            files: Vec::new(),
             fixed: [(b"a".to_vec(), "x%;y;.z/".to_owned())].into(),
+            ..GroupMetadata::of_pairs([].into_iter())
         };
         assert_eq!(metadata.fixed(b"a"), ["x%25", "y", "%2Ez%2F"]);
         assert_eq!(metadata.fixed(b"b"), Vec::<String>::new());
