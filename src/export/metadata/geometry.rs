@@ -62,7 +62,7 @@ impl Geometry {
                 && field.enumeration.is_none()
         });
         if let Some(name) = pairs.get(NAME) {
-            let named = |field: &Field| matches!(name, Value::Text(name) if *name.as_bytes() == *field.name);
+            let named = |field: &Field| text(name).is_some_and(|name| *name.as_bytes() == *field.name);
             let types = [Datatype::Blob, Datatype::Uint8, Datatype::GeomWkb];
             match attributes.clone().find(|(_, field)| named(field)) {
                 Some((number, field)) if types.contains(&field.datatype) => out.fields.push(number),
@@ -72,7 +72,7 @@ impl Geometry {
         }
         let is = |name: &[u8]| fields.iter().any(|field| *field.name == *name);
         let is_told = pairs.contains_key(CRS)
-            || pairs.get(DATASET_TYPE) == Some(&Value::Text("geometry".to_owned()))
+            || pairs.get(DATASET_TYPE).and_then(text) == Some("geometry")
             || is(b"_X") && is(b"_Y");
         for (number, field) in attributes.filter(|_| is_told) {
             if field.datatype == Datatype::GeomWkb && !out.fields.contains(&number) {
@@ -82,10 +82,10 @@ impl Geometry {
         if out.fields.is_empty() {
             return None;
         }
-        if let Some(Value::Text(text)) = pairs.get(CRS) {
-            out.crs = projjson(text);
+        if let Some(crs) = pairs.get(CRS).and_then(text) {
+            out.crs = projjson(crs);
             // WKT has no place in GeoParquet.
-            if out.crs.is_none() && text.trim_start().starts_with('{') {
+            if out.crs.is_none() && crs.trim_start().starts_with('{') {
                 left_out.push((CRS.to_vec(), "it is no PROJJSON"));
             }
         }
@@ -96,6 +96,15 @@ impl Geometry {
             }
         }
         Some(out)
+    }
+}
+
+/// The text of a pair: GDAL takes UINT8 for text too.
+fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::Text(text) => Some(text),
+        Value::Numbers(Datatype::Uint8, bytes) => std::str::from_utf8(bytes).ok(),
+        Value::Numbers(..) => None,
     }
 }
 

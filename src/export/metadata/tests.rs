@@ -322,6 +322,12 @@ fn geometries_are_told_by_more_than_their_type() {
     let geometry = metadata.geometry.unwrap();
     assert_eq!((geometry.fields, geometry.extent), (vec![1, 2], None));
     assert!(geometry.crs.is_some() && metadata.left_out.is_empty());
+    // GDAL takes UINT8 for text too.
+    let bytes = |text: &str| Ok(Value::Numbers(Datatype::Uint8, text.as_bytes().to_vec()));
+    let crs = r#"{"type": "GeographicCRS", "name": "a"}"#;
+    let pairs = [("GEOMETRY_ATTRIBUTE_NAME", bytes("bytes")), ("CRS", bytes(crs))];
+    let geometry = sorted(&fields, pairs).geometry.unwrap();
+    assert_eq!((geometry.fields, geometry.crs.is_some()), (vec![1, 2], true));
     for wrong in ["_X", "none"] {
         let metadata = sorted(&fields, [name(wrong), ("LAYER_EXTENT_MINX", Ok(floats(&[1.0])))]);
         assert_eq!((metadata.geometry, metadata.left_out.len()), (None, 1), "{wrong}");
