@@ -41,8 +41,8 @@ const MAX_DEPTH: usize = 16;
 /// The most elements, which take more memory than they have bytes.
 const MAX_ELEMENTS: usize = 1 << 18;
 
-/// Why metadata in domains such as `xml:XMP` are left out.
-const XML_DOMAIN: &str = "metadata that are a document are not shown";
+/// Why metadata in domains such as `xml:XMP` and `json:ISIS3` are left out.
+const OF_DOCUMENTS: &str = "metadata that are a document are not shown";
 
 /// The most bands: TIFF counts them in 16 bits.
 pub const MAX_BANDS: u64 = u16::MAX as u64;
@@ -323,7 +323,7 @@ impl Reading<'_> {
                 "GCPList" => self.leave_out("ground control points are not shown"),
                 "Metadata" => match element.attribute("domain") {
                     Some("IMAGE_STRUCTURE") => self.structure(element),
-                    _ if element.attribute("format") == Some("xml") => self.leave_out(XML_DOMAIN),
+                    _ if element.attribute("format").is_some() => self.leave_out(OF_DOCUMENTS),
                     _ => tags(element, &mut self.raster.tags),
                 },
                 "PAMRasterBand" => self.band(element),
@@ -393,13 +393,21 @@ impl Reading<'_> {
                 "Offset" => band.offset = self.finite(element),
                 "Scale" => band.scale = self.finite(element),
                 "ColorTable" => match palette(element) {
-                    Some(palette) => band.palette = palette,
+                    Some(palette) => {
+                        band.palette = palette;
+                        let mut alphas = element.children.iter().filter_map(|entry| entry.attribute("c4"));
+                        if alphas.any(|alpha| alpha.trim() != "255") {
+                            self.leave_out(
+                                "a palette has transparent colours, which images show like others",
+                            );
+                        }
+                    }
                     None => self.leave_out("a palette has entries that are no colours"),
                 },
                 "CategoryNames" => self.leave_out("names of categories are not shown"),
                 "GDALRasterAttributeTable" => self.leave_out("tables of what values mean are not shown"),
                 "Histograms" => self.leave_out("histograms are not shown"),
-                "Metadata" if element.attribute("format") == Some("xml") => self.leave_out(XML_DOMAIN),
+                "Metadata" if element.attribute("format").is_some() => self.leave_out(OF_DOCUMENTS),
                 "Metadata" if element.attribute("domain") != Some("IMAGE_STRUCTURE") => {
                     tags(element, &mut band.tags);
                 }

@@ -168,6 +168,22 @@ fn what_is_malformed_is_left_out_and_the_rest_is_kept() {
             r#"<PAMRasterBand band="1"><ColorTable><Entry c1="256" c2="0" c3="0"/></ColorTable></PAMRasterBand>"#,
             "no colours",
         ),
+        (
+            r#"<PAMRasterBand band="1"><ColorTable><Entry c1="1" c2="0" c3="0" c4="0"/></ColorTable></PAMRasterBand>"#,
+            "transparent",
+        ),
+        (
+            r#"<Metadata domain="xml:XMP" format="xml"><x/></Metadata>"#,
+            "document",
+        ),
+        (
+            r#"<Metadata domain="json:A" format="json">{}</Metadata>"#,
+            "document",
+        ),
+        (
+            r#"<PAMRasterBand band="1"><Metadata domain="json:A" format="json">{}</Metadata></PAMRasterBand>"#,
+            "document",
+        ),
     ];
     for (part, reason) in cases {
         let (raster, left_out) = read(&format!("<PAMDataset>{part}<SRS>x</SRS></PAMDataset>"));
