@@ -94,9 +94,8 @@ impl Ground {
     /// The attributes of [`REFERENCE`].
     fn reference(&self) -> Attributes {
         let mut out = Attributes::new();
-        // That of arrays of any dimensions may be no WKT.
-        let is_other = self.crs.starts_with("EPSG:") || self.crs.trim_start().starts_with('{');
-        if !self.crs.is_empty() && !is_other {
+        // That of arrays of any dimensions may be no WKT: JSON, a code, a definition of PROJ.
+        if self.crs.trim_end().ends_with([']', ')']) {
             out.push(text("crs_wkt", &self.crs));
         }
         if !self.crs.is_empty() {
@@ -225,4 +224,34 @@ fn of_bands(field: &Field, bands: &[Option<&Band>]) -> Attributes {
     let alike = alike.filter_map(|(_, (key, value))| Some((*key, value.clone()?)));
     let fitting = alike.filter_map(|(key, value)| Some((key.to_owned(), attribute(field, key, value).ok()?)));
     fitting.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_is_no_wkt_is_not_told_as_such() {
+        for (crs, is_wkt) in [
+            (r#"GEOGCS["a"]"#, true),
+            (" LOCAL_CS(\"a\") ", true),
+            ("EPSG:4326", false),
+            ("OGC:CRS84", false),
+            ("+proj=utm +zone=32", false),
+            (r#"{"type": "BoundCRS"}"#, false),
+        ] {
+            let ground = Ground {
+                crs: crs.to_owned(),
+                transform: None,
+                centres: None,
+            };
+            let names: Vec<String> = ground.reference().into_iter().map(|(name, _)| name).collect();
+            let wanted: &[&str] = if is_wkt {
+                &["crs_wkt", "spatial_ref"]
+            } else {
+                &["spatial_ref"]
+            };
+            assert_eq!(names, wanted, "{crs}");
+        }
+    }
 }
