@@ -224,11 +224,11 @@ impl Metadata {
                 }
             };
             let shown = attribute_of(&names, &lengths, is_dimension, path).and_then(|(number, name)| {
-                let value = rules::check(&fields[number], name, value?)?;
-                match name.len() + value.len() > MAX_ATTRIBUTE {
-                    true => Err("it is too long"),
-                    false => Ok((number, name.to_owned(), value)),
-                }
+                Ok((
+                    number,
+                    name.to_owned(),
+                    rules::check(&fields[number], name, value?)?,
+                ))
             });
             match shown {
                 Ok((number, name, value)) => drop(found[number].entry(name).or_insert(value)),
@@ -245,22 +245,40 @@ impl Metadata {
             let Some(value) = programs.remove(key) else {
                 continue;
             };
+            let value = value.and_then(|value| match value {
+                Value::Text(text) if key == CRS => {
+                    let system = reference_system(text, &mut out.left_out);
+                    rules::short("spatial_ref", Value::Text(system))
+                }
+                value => rules::short("units", value),
+            });
             match value {
                 Ok(Value::Text(text)) if text.is_empty() => {}
-                Ok(Value::Text(text)) if key == CRS => {
-                    out.crs = Some(reference_system(text, &mut out.left_out));
-                }
+                Ok(Value::Text(text)) if key == CRS => out.crs = Some(text),
                 Ok(unit @ Value::Text(_)) => {
                     // GDAL keeps the attributes of numbers as those of the array: times need their calendar.
                     let calendar = array.get(&b"calendar"[..]);
                     let calendar = calendar.filter(|calendar| matches!(calendar, Value::Text(_)));
+                    let calendar = calendar.and_then(|calendar| {
+                        let short = rules::short("calendar", calendar.clone());
+                        short
+                            .map_err(|reason| out.left_out.push((b"calendar".to_vec(), reason)))
+                            .ok()
+                    });
+                    let bytes = unit.len() + calendar.as_ref().map_or(0, Value::len);
+                    let alike = fields.iter().filter(|field| has_unit(field)).count();
+                    if bytes.saturating_mul(alike) > MAX_MEMORY {
+                        out.left_out
+                            .push((key.to_vec(), "it is too long for so many attributes"));
+                        continue;
+                    }
                     let fields = fields.iter().zip(&mut found);
                     for (_, attributes) in fields.filter(|(field, _)| has_unit(field)) {
                         if attributes.contains_key("units") {
                             continue;
                         }
                         attributes.insert("units".to_owned(), unit.clone());
-                        if let Some(calendar) = calendar {
+                        if let Some(calendar) = &calendar {
                             let own = attributes.entry("calendar".to_owned());
                             own.or_insert_with(|| calendar.clone());
                         }

@@ -1,5 +1,6 @@
 //! Which attributes a field may have, by the CF conventions and by its type.
 
+use super::MAX_ATTRIBUTE;
 use crate::export::grid::{self, Value};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::scalar::Scalar;
@@ -54,6 +55,18 @@ pub(super) fn is_of_files(key: &str) -> bool {
 
 /// The value of attribute `key` of a field in the type that it must have; or why the field cannot have it.
 pub(in crate::export) fn check(field: &Field, key: &str, value: Value) -> Result<Value, &'static str> {
+    short(key, converted(field, key, value)?)
+}
+
+/// The value of attribute `key`; or why there is no room for both.
+pub(super) fn short(key: &str, value: Value) -> Result<Value, &'static str> {
+    match key.len() + value.len() > MAX_ATTRIBUTE {
+        true => Err("it is too long"),
+        false => Ok(value),
+    }
+}
+
+fn converted(field: &Field, key: &str, value: Value) -> Result<Value, &'static str> {
     let own_type = OWN_TYPE.iter().find(|(name, _)| *name == key);
     let is_packing = PACKING.contains(&key);
     if is_of_files(key) {

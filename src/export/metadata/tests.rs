@@ -264,6 +264,48 @@ fn a_reference_system_is_wkt_where_its_json_has_one() {
 }
 
 #[test]
+fn what_gdal_tells_is_left_out_with_a_reason_if_it_is_too_long() {
+    let fields = fields(&[("a", Role::Attribute(0), Datatype::Float64, ONE, false)]);
+    let long = || Ok(text(&"x".repeat(65_400)));
+    let system = format!(
+        r#"{{"type": "EngineeringCRS", "name": "{}", "datum": {{"name": "b"}},
+        "coordinate_system": {{"subtype": "Cartesian", "axis": []}}}}"#,
+        "x".repeat(65_400)
+    );
+    let cases = [
+        ("_UNIT", vec![("_UNIT", long())]),
+        ("_CRS", vec![("_CRS", long())]),
+        ("_CRS", vec![("_CRS", Ok(text(&system)))]),
+        (
+            "calendar",
+            vec![("_UNIT", Ok(text("days"))), ("calendar", long())],
+        ),
+    ];
+    for (key, pairs) in cases {
+        let pairs = pairs
+            .into_iter()
+            .map(|(key, value)| (key.as_bytes().to_vec(), value));
+        let metadata = Metadata::sort(&fields, pairs.collect());
+        assert_eq!(metadata.left_out, [(key.as_bytes().to_vec(), "it is too long")]);
+        assert_eq!(
+            (metadata.crs, metadata.fields[0].len()),
+            (None, usize::from(key == "calendar"))
+        );
+    }
+    // Each attribute has a copy.
+    let mut many = vec![fields[0].clone(); 1 << 15];
+    let unit = "x".repeat(1 << 10);
+    assert_eq!(sorted(&many, [("_UNIT", Ok(text(&unit)))]).left_out, []);
+    many.extend(fields);
+    let metadata = sorted(&many, [("_UNIT", Ok(text(&unit)))]);
+    assert_eq!(
+        metadata.left_out,
+        [(b"_UNIT".to_vec(), "it is too long for so many attributes")]
+    );
+    assert!(metadata.fields.iter().all(Vec::is_empty));
+}
+
+#[test]
 fn keys_of_other_programs_are_not_shown() {
     let metadata = sorted(
         &fields(&[("a", Role::Attribute(0), Datatype::Int32, ONE, false)]),

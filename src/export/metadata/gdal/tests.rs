@@ -271,6 +271,14 @@ fn what_variables_cannot_have_is_left_out_with_a_reason() {
         reasons(&turned),
         ["images have it only if X comes right behind Y"]
     );
+    let long = format!(
+        r#"<PAMDataset><PAMRasterBand band="1"><Description>{}</Description></PAMRasterBand></PAMDataset>"#,
+        "x".repeat(65_400)
+    );
+    let mut left_out = Vec::new();
+    let described = read(&long).0.unwrap();
+    described.check(&with(&int16[..1]), &mut left_out);
+    assert_eq!(left_out, [(KEY.to_vec(), "it is too long")]);
     // No band is told of the others.
     let others = [
         values("a", Datatype::Uint8),
