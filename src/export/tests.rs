@@ -248,6 +248,24 @@ fn files_have_a_label_as_soon_as_it_is_whole() {
     }
 }
 
+/// The view of an array that is written, all of whose attributes have the enumeration of these letters.
+fn enumerated(array: &OneTile, letters: &str) -> Arc<View> {
+    let mut storage = MemoryStorage::default();
+    let none = Bytes::default().u32(0);
+    let enumerations = Bytes::default().u32(1).text32("letters").text32("__0123_0");
+    array.create_with(&mut storage, 1, &none.bytes, "letters", &enumerations.bytes);
+    array.write(&mut storage, 1);
+    let stored = Bytes::default().u32(0).text32("letters").text32("__0123_0");
+    let stored = stored
+        .u8(Datatype::StringAscii as u8)
+        .u32(1)
+        .u8(0)
+        .text64(letters);
+    let path = Path::new("__schema/__enumerations/__0123_0");
+    storage.insert(path, generic(&stored.bytes));
+    Arc::new(View::new(open(&storage).0, None, None).unwrap())
+}
+
 /// BOOL has one byte, which may be the index of more than two labels.
 #[test]
 fn booleans_with_an_enumeration_are_indexes_and_have_labels() {
@@ -255,16 +273,7 @@ fn booleans_with_an_enumeration_are_indexes_and_have_labels() {
         dimensions: &[("d", 3)],
         attributes: &[("a", Datatype::Bool, 1, false)],
     };
-    let mut storage = MemoryStorage::default();
-    let none = Bytes::default().u32(0);
-    let enumerations = Bytes::default().u32(1).text32("letters").text32("__0123_0");
-    array.create_with(&mut storage, 1, &none.bytes, "letters", &enumerations.bytes);
-    array.write(&mut storage, 1);
-    let letters = Bytes::default().u32(0).text32("letters").text32("__0123_0");
-    let letters = letters.u8(Datatype::StringAscii as u8).u32(1).u8(0).text64("xyz");
-    let path = Path::new("__schema/__enumerations/__0123_0");
-    storage.insert(path, generic(&letters.bytes));
-    let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+    let view = enumerated(&array, "xyz");
     let table = csv::layout(&view).unwrap();
     let table = Output::of(|out| table.read(0..table.len(), out)).unwrap();
     assert_eq!(&*table, b"d,a\n0,y\n1,y\n2,y\n");
@@ -278,6 +287,24 @@ fn booleans_with_an_enumeration_are_indexes_and_have_labels() {
         let labels = batch.column(1).as_dictionary::<arrow_array::types::UInt8Type>();
         assert_eq!(labels.keys().values(), &[1; 3]);
         assert_eq!(labels.values().as_string::<i64>().value(1), "y");
+    }
+}
+
+/// An attribute of HDF5 has less room than one of Zarr: both flags are there, or none.
+#[test]
+fn labels_that_fit_into_no_attribute_are_no_flags() {
+    let array = OneTile {
+        dimensions: &[("d", 3)],
+        attributes: &[("a", Datatype::Int64, 1, false)],
+    };
+    for (labels, has_flags) in [(8_186, true), (8_187, false)] {
+        let view = enumerated(&array, &"x".repeat(labels));
+        let file = netcdf::layout(&view).unwrap();
+        let file = Output::of(|out| file.read(0..file.len(), out)).unwrap();
+        for name in [&b"flag_values\0"[..], b"flag_meanings\0"] {
+            let found = file.windows(name.len()).any(|part| part == name);
+            assert_eq!(found, has_flags, "{labels}");
+        }
     }
 }
 
