@@ -703,13 +703,14 @@ impl Group {
         let names = names.map(|variable| naming.name(variable.name.clone()));
         let names = names::unique(names.collect(), names::MAX);
         let mut taken: HashSet<String> = dimensions.iter().chain(&names).cloned().collect();
-        let mut variables = Vec::new();
+        let (mut variables, mut room) = (Vec::new(), grid::Room::new());
         for (name, variable) in names.into_iter().zip(&self.variables) {
             let view = &views[variable.member];
             if unfit(&view.fields()[variable.field], variable.axes, naming).is_some() {
                 continue;
             }
             let made = grid::of_dataset(view, variable.field, name, naming, &mut taken)?;
+            made.iter().try_for_each(|one| room.take(&one.attributes))?;
             variables.extend(made.into_iter().map(|mut made| {
                 made.dimensions = variable.dimensions.clone();
                 made.view = variable.member;

@@ -72,6 +72,40 @@ impl Value {
 /// Attributes by name.
 pub type Attributes = Vec<(String, Value)>;
 
+/// Estimated bytes of attributes in memory.
+fn attributes_memory(attributes: &Attributes) -> usize {
+    const ATTRIBUTE_MEMORY: usize = 96;
+    let sizes = attributes.iter();
+    sizes
+        .map(|(name, value)| ATTRIBUTE_MEMORY + name.len() + value.len())
+        .sum()
+}
+
+/// The room that is left for the attributes of all variables: labels of an enumeration are stored once, and told of
+/// each attribute that has it.
+pub(super) struct Room(usize);
+
+impl Room {
+    /// The most bytes of memory.
+    const MOST: usize = 64 << 20;
+
+    pub(super) fn new() -> Room {
+        Room(Room::MOST)
+    }
+
+    /// Takes what the attributes of a variable need; `LimitExceeded` if that is more than there is.
+    pub(super) fn take(&mut self, attributes: &Attributes) -> Result<()> {
+        let left = self.0.checked_sub(attributes_memory(attributes));
+        self.0 = left.ok_or_else(|| {
+            Error::limit(format!(
+                "the attributes of variables take more than the {} bytes of memory allowed",
+                Room::MOST
+            ))
+        })?;
+        Ok(())
+    }
+}
+
 /// What a variable holds for each cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VariableKind {
@@ -227,22 +261,15 @@ fn fill_of_type(field: &Field) -> Vec<u8> {
 impl Entry for Grid {
     fn memory(&self) -> u64 {
         const VARIABLE_MEMORY: usize = 256;
-        const ATTRIBUTE_MEMORY: usize = 96;
-        let attributes = |attributes: &Attributes| {
-            let sizes = attributes.iter();
-            sizes
-                .map(|(name, value)| ATTRIBUTE_MEMORY + name.len() + value.len())
-                .sum::<usize>()
-        };
         let variables = self.variables.iter().map(|variable| {
             let axes = (variable.dimensions.len() + 2 * variable.chunks.shape.len()) * size_of::<u64>();
             VARIABLE_MEMORY
                 + 3 * variable.name.len()
                 + variable.fill.len()
                 + axes
-                + attributes(&variable.attributes)
+                + attributes_memory(&variable.attributes)
         });
-        (variables.sum::<usize>() + attributes(&self.attributes)) as u64
+        (variables.sum::<usize>() + attributes_memory(&self.attributes)) as u64
     }
 }
 
@@ -277,7 +304,7 @@ impl Grid {
             .into_iter()
             .filter(|name| !name.contains(char::is_whitespace));
         let auxiliary = auxiliary.collect::<Vec<_>>().join(" ");
-        let mut variables = Vec::new();
+        let (mut variables, mut room) = (Vec::new(), Room::new());
         for (field, (shown, name)) in view.fields().iter().zip(names).enumerate() {
             let Some((datatype, number)) = exported(shown) else {
                 continue;
@@ -293,6 +320,7 @@ impl Grid {
                     false => axis.unit = None,
                 }
                 describe(&mut axis, &metadata.fields[field], naming);
+                room.take(&axis.attributes)?;
                 variables.push(axis);
                 continue;
             }
@@ -305,7 +333,9 @@ impl Grid {
             if placed.is_some() {
                 variable.fill_value = given_fill(shown).or(variable.fill_value);
             }
-            variables.extend(variable.described(shown, &described, naming, &mut taken));
+            let variable = variable.described(shown, &described, naming, &mut taken);
+            variable.iter().try_for_each(|one| room.take(&one.attributes))?;
+            variables.extend(variable);
         }
         let ground = Ground::of(&metadata, placed.as_ref());
         let coordinates = ground.as_ref().and_then(Ground::coordinates);
@@ -325,8 +355,9 @@ impl Grid {
                         *list = joined(&found.collect::<Vec<_>>().join(" "), &auxiliary);
                     }
                     _ => {
-                        let value = Value::Text(auxiliary.clone());
-                        variable.attributes.push(("coordinates".to_owned(), value));
+                        let list = vec![("coordinates".to_owned(), Value::Text(auxiliary.clone()))];
+                        room.take(&list)?;
+                        variable.attributes.extend(list);
                     }
                 }
             }

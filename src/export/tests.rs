@@ -290,6 +290,25 @@ fn booleans_with_an_enumeration_are_indexes_and_have_labels() {
     }
 }
 
+/// Labels are stored once, and told of each attribute.
+#[test]
+fn flags_of_many_attributes_are_bounded() {
+    let names: Vec<String> = (0..1200).map(|number| format!("a{number}")).collect();
+    let of = |number: usize| {
+        let attributes: Vec<_> = names[..number]
+            .iter()
+            .map(|name| (&**name, Datatype::Int64, 1, false))
+            .collect();
+        let array = OneTile {
+            dimensions: &[("d", 3)],
+            attributes: &attributes,
+        };
+        grid::Grid::of(&enumerated(&array, &"x".repeat(8000)), grid::Naming::Zarr).map(drop)
+    };
+    assert_eq!(of(1200).unwrap_err().kind(), ErrorKind::LimitExceeded);
+    of(300).unwrap();
+}
+
 /// An attribute of HDF5 has less room than one of Zarr: both flags are there, or none.
 #[test]
 fn labels_that_fit_into_no_attribute_are_no_flags() {
