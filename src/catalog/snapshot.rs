@@ -116,8 +116,8 @@ impl Snapshot {
         all.max().unwrap_or(0)
     }
 
-    /// The newest of [`Snapshot::mtime`] and the times at which the array's directories changed, so that back-dated
-    /// writes and vacuums count as well.
+    /// The newest of [`Snapshot::mtime`] and the times at which the array's directories changed, so that
+    /// back-dated writes and vacuums count as well.
     pub fn changed(&self) -> u64 {
         self.mtime().max(self.listing.changed)
     }

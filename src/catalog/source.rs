@@ -131,8 +131,8 @@ pub enum ObjectKind {
     Directory,
 }
 
-/// Whether the directory at `path` is an array, a group or neither: [`classify_entered`], but who may not enter
-/// it sees a plain directory. A store refuses what it likes.
+/// Whether the directory at `path` is an array, a group or neither: [`classify_entered`], but who may not
+/// enter it sees a plain directory. A store refuses what it likes.
 pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     match classify_entered(engine, path) {
         Err(error)
@@ -146,8 +146,8 @@ pub fn classify(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     }
 }
 
-/// Whether the directory at `path` is an array, a group or neither. A failure to read it, and something else in
-/// place of what tells, is an error, so that an array never looks like a plain directory.
+/// Whether the directory at `path` is an array, a group or neither. A failure to read it, and something else
+/// in place of what tells, is an error, so that an array never looks like a plain directory.
 pub fn classify_entered(engine: &Engine, path: &Path) -> Result<ObjectKind> {
     let is_local = engine.storage.local().is_some();
     let is = |name: &str, wanted: EntryType| {

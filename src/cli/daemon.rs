@@ -113,8 +113,8 @@ fn receive(input: &mut impl BufRead) -> String {
     String::from_utf8_lossy(&line).trim_end().to_owned()
 }
 
-/// Checks through the kernel that the root of the mount can be listed. A group with damaged details cannot, but
-/// other files of it are there.
+/// Checks through the kernel that the root of the mount can be listed. A group with damaged details cannot,
+/// but other files of it are there.
 fn list_root(mountpoint: &Path) -> io::Result<()> {
     fs::metadata(mountpoint)?;
     match fs::read_dir(mountpoint)?.next().transpose() {

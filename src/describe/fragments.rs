@@ -30,8 +30,8 @@ pub struct FragmentSummary {
 }
 
 impl FragmentSummary {
-    /// What is known of a fragment, which is not visible if it is `hidden`. What cannot be read is logged, and
-    /// sets `errors` unless it is for the lack of a key. Fails if nobody waits.
+    /// What is known of a fragment, which is not visible if it is `hidden`. What cannot be read is logged,
+    /// and sets `errors` unless it is for the lack of a key. Fails if nobody waits.
     pub fn of(
         entry: &FragmentEntry,
         hidden: Option<&NotVisible>,
@@ -83,8 +83,8 @@ fn sized(outline: Arc<Outline>) -> Result<Arc<Outline>> {
     }
 }
 
-/// One object of the document. The document is an array of these, oldest fragment first. `repeated` is whether
-/// a `.meta` file holds its footer too, if that is known.
+/// One object of the document. The document is an array of these, oldest fragment first. `repeated` is
+/// whether a `.meta` file holds its footer too, if that is known.
 pub fn entry_json(entry: &FragmentSummary, repeated: Option<bool>) -> Json {
     let outline = entry.outline.as_deref();
     let domain = outline.and_then(|outline| Some((outline, outline.domain.as_ref()?)));

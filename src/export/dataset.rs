@@ -8,8 +8,8 @@
 //! Cells that a member has not written have the fill value. The only dimension of scalar variables,
 //! `__scalars`, is dropped. Groups in the group's directory are groups of the data set.
 //!
-//! Rasters that GDAL wrote end where GDAL says. `X` and `Y` get coordinates if all arrays along them are rasters
-//! at one place.
+//! Rasters that GDAL wrote end where GDAL says. `X` and `Y` get coordinates if all arrays along them are
+//! rasters at one place.
 //!
 //! The resolutions of an image are no variables: such a group has [`image.ome.zarr/`](image) instead.
 //!
@@ -346,8 +346,8 @@ fn absent(root: &Group) -> Option<String> {
     (!root.has_cells()).then(|| "no array of the group has cells and can be a variable".to_owned())
 }
 
-/// The names of groups in a group of this grid: unique among them, the variables and the dimensions, which are
-/// all links of one group of HDF5.
+/// The names of groups in a group of this grid: unique among them, the variables and the dimensions, which
+/// are all links of one group of HDF5.
 fn group_names(grid: &Grid, own: Vec<String>) -> Vec<String> {
     let variables = grid.variables.iter().map(|variable| &variable.name);
     let dimensions = grid.dimensions.iter().map(|(name, _)| name);
@@ -793,8 +793,8 @@ impl Group {
             .collect()
     }
 
-    /// The coordinates of rasters along dimensions of these names, where all members with the dimension have the
-    /// same ones, and no variable is called like it.
+    /// The coordinates of rasters along dimensions of these names, where all members with the dimension have
+    /// the same ones, and no variable is called like it.
     fn coordinates(&self, names: &[String], variables: &[grid::Variable]) -> Vec<grid::Variable> {
         let along = self.along();
         let mut out = Vec::new();
@@ -929,8 +929,8 @@ impl Found {
 }
 
 impl Found {
-    /// The number of the level that the array of an image is, with the field that has the values; or why it is
-    /// none. `view` and `metadata` are those of the array.
+    /// The number of the level that the array of an image is, with the field that has the values; or why it
+    /// is none. `view` and `metadata` are those of the array.
     fn level(
         self,
         described: &ImageDescription,

@@ -22,8 +22,8 @@ pub struct FileGroup {
 }
 
 impl FileGroup {
-    /// The group of one view, for which [`grid::absent`](super::grid::absent) returns None. A raster ends where
-    /// GDAL says. Reads only metadata.
+    /// The group of one view, for which [`grid::absent`](super::grid::absent) returns None. A raster ends
+    /// where GDAL says. Reads only metadata.
     pub fn of_view(view: Arc<View>, naming: Naming) -> Result<FileGroup> {
         let view = raster::cropped(&view, Metadata::of)?;
         Ok(FileGroup {

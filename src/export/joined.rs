@@ -75,8 +75,8 @@ pub trait Source {
     /// had this state at one time: each still had it after all were found in it. In object stores, where
     /// listings last, each that is older than the newest change of any of them is made again.
     fn look_again(&self) {
-        /// How much later a change may be than its time says, in milliseconds: stores tell seconds, by another
-        /// clock.
+        /// How much later a change may be than its time says, in milliseconds: stores tell seconds, by
+        /// another clock.
         const UNCERTAINTY: u64 = 2000;
         let arrays = self.arrays();
         let changed = arrays.iter().filter_map(|source| source.selection().ok());
@@ -109,7 +109,8 @@ pub trait Joined: Sized {
     /// Tells its states apart.
     fn state(&self) -> u64;
 
-    /// Whether it is made again from the same state: something could not be read, which the state does not tell.
+    /// Whether it is made again from the same state: something could not be read, which the state does not
+    /// tell.
     fn is_makeshift(&self) -> bool {
         false
     }

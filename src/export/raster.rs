@@ -1,8 +1,8 @@
 //! A view of a raster that GDAL wrote, as exports show it: without the padding to whole blocks, and placed on
 //! the ground.
 //!
-//! GDAL's dimensions are `X` and `Y`, whose coordinates are columns and rows, and `BANDS`, which counts from 1.
-//! So a part of an array tells by its coordinates where it is.
+//! GDAL's dimensions are `X` and `Y`, whose coordinates are columns and rows, and `BANDS`, which counts
+//! from 1. So a part of an array tells by its coordinates where it is.
 
 use super::metadata::Metadata;
 use super::metadata::gdal::{self, Axes, Band, MAX_BANDS, Raster, Tag};
@@ -151,8 +151,8 @@ impl<'m> Placed<'m> {
         self.is_whole || !(domain.is_empty() && key.starts_with("STATISTICS_"))
     }
 
-    /// The raster's tags. Those that name a pixel count from the part's first one; where such a tag is no number,
-    /// a part that begins elsewhere lacks it.
+    /// The raster's tags. Those that name a pixel count from the part's first one; where such a tag is no
+    /// number, a part that begins elsewhere lacks it.
     pub(super) fn tags(&self) -> Vec<Tag> {
         let counted = |(domain, key, text): &Tag| {
             let first = match (&**domain, &**key) {
@@ -170,8 +170,8 @@ impl<'m> Placed<'m> {
         tags.filter_map(counted).collect()
     }
 
-    /// The bands that field `field` of the view has, an attribute, in order; None for each that nothing is told
-    /// of.
+    /// The bands that field `field` of the view has, an attribute, in order; None for each that nothing is
+    /// told of.
     pub(super) fn bands(&self, view: &View, field: usize) -> Vec<Option<&'m Band>> {
         let along = self.axes.bands.map(|axis| &self.region[axis]);
         let along = along.map(|range| number(&range.lo)..=number(&range.hi));

@@ -100,8 +100,8 @@ pub fn fields(view: &View) -> impl Iterator<Item = Range<usize>> {
     each.chain(std::iter::once_with(|| together(view)).flatten())
 }
 
-/// The attributes `TDB_VALUES_1`, `TDB_VALUES_2` and so on of an array of rows and columns: GDAL writes bands as
-/// attributes. None if there are less than two, or if `TDB_VALUES` is an attribute itself.
+/// The attributes `TDB_VALUES_1`, `TDB_VALUES_2` and so on of an array of rows and columns: GDAL writes bands
+/// as attributes. None if there are less than two, or if `TDB_VALUES` is an attribute itself.
 fn together(view: &View) -> Option<Range<usize>> {
     let attributes = attributes(view);
     let all = view.fields();
@@ -304,8 +304,9 @@ pub(super) struct Image {
     is_reduced: bool,
 }
 
-/// The image of some fields for a view of this shape, without its no-data value and place, and the first field;
-/// or why there is none. If a shape has an image whose third axis counts no samples, so have all smaller shapes.
+/// The image of some fields for a view of this shape, without its no-data value and place, and the first
+/// field; or why there is none. If a shape has an image whose third axis counts no samples, so have all
+/// smaller shapes.
 pub(super) fn describe(
     view: &View,
     fields: Range<usize>,

@@ -122,8 +122,8 @@ pub(super) fn reserve(header: &Header, out: &mut Vec<u8>, offsets: &mut Vec<u64>
     })
 }
 
-/// The most bytes that `strings` strings with `bytes` bytes can be encoded to in either encoding. Each run has
-/// a string, and of two adjacent runs, at least one has non-empty strings.
+/// The most bytes that `strings` strings with `bytes` bytes can be encoded to in either encoding. Each run
+/// has a string, and of two adjacent runs, at least one has non-empty strings.
 pub(super) fn bound(bytes: u64, strings: u64) -> Limits {
     let runs = bytes.saturating_mul(2).saturating_add(1).min(strings);
     let text = bytes.saturating_add(runs.saturating_mul(16));

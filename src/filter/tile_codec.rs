@@ -60,8 +60,8 @@ impl Stage {
     }
 }
 
-/// From this format version of the library on, a filter has the type that the schema gives its pipeline, changed by
-/// the filters before it. Older libraries gave each filter the type of the tile.
+/// From this format version of the library on, a filter has the type that the schema gives its pipeline,
+/// changed by the filters before it. Older libraries gave each filter the type of the tile.
 pub const TYPED_FILTERS: u32 = 20;
 
 /// The limit for a chunk's streams anywhere in a pipeline: this many times their original length, and
@@ -267,9 +267,9 @@ impl TileCodec {
         }
     }
 
-    /// Bytes of memory that decoding a chunk of `original_length` bytes, stored in `stored` bytes, of a tile of
-    /// `cells` cells takes, including the result: if no filter makes its input longer, and at the most. For
-    /// ordinary chunks both are the result alone: other memory is reused.
+    /// Bytes of memory that decoding a chunk of `original_length` bytes, stored in `stored` bytes, of a tile
+    /// of `cells` cells takes, including the result: if no filter makes its input longer, and at the most.
+    /// For ordinary chunks both are the result alone: other memory is reused.
     pub fn working_memory(&self, original_length: u32, stored: u64, cells: u64) -> (u64, u64) {
         /// Chunks are seldom larger.
         const ORDINARY: u64 = 1 << 20;

@@ -173,8 +173,8 @@ impl FragmentInfo {
         !self.footer.dense && (self.writer.library_version >= 10 || self.schema.all_dimensions_fixed())
     }
 
-    /// The non-empty domain, if it bounds the coordinates that readers get. Where the filters of a dimension are
-    /// lossy, it bounds those before they were filtered.
+    /// The non-empty domain, if it bounds the coordinates that readers get. Where the filters of a dimension
+    /// are lossy, it bounds those before they were filtered.
     pub fn exact_domain(&self) -> Option<&Rect> {
         let is_exact = self.has_sound_boxes() && !self.schema.has_lossy_dimensions();
         self.non_empty_domain().filter(|_| is_exact)

@@ -161,8 +161,8 @@ mod tests {
     use super::*;
     use crate::storage::RECHECK_AFTER;
 
-    /// That is how long the kernel keeps the size of a document, after the listing and the file behind it, each
-    /// of which is looked at again.
+    /// That is how long the kernel keeps the size of a document, after the listing and the file behind it,
+    /// each of which is looked at again.
     #[test]
     fn changes_are_seen_within_a_second() {
         let longest = ttl(Freshness::Listing) + 2 * RECHECK_AFTER;

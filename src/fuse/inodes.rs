@@ -9,10 +9,10 @@
 //! forgotten, so the paths of the [`MAX_FORGOTTEN`] last ones are kept.
 //!
 //! Linux caches length and pages per inode, and does not tell which descriptor a `fstat` is for. So each
-//! state of a mutable file ([`FileState`]) has its own inode, and an open file keeps its length and pages. The
-//! first state that the kernel learns of has the hash of the path as its number, like directories and
-//! immutable files. Other states have a hash of path and state. When the first is forgotten, another may get its
-//! number, and has another generation.
+//! state of a mutable file ([`FileState`]) has its own inode, and an open file keeps its length and pages.
+//! The first state that the kernel learns of has the hash of the path as its number, like directories and
+//! immutable files. Other states have a hash of path and state. When the first is forgotten, another may get
+//! its number, and has another generation.
 
 use crate::error::Result;
 use crate::runtime::lock;
@@ -161,8 +161,8 @@ impl Inode {
         self.state.as_deref().copied()
     }
 
-    /// What a file handle has beside the number, of which the kernel keeps 32 bits: another one for each state,
-    /// because a state may get the number of one that was forgotten. 0 of what has no states.
+    /// What a file handle has beside the number, of which the kernel keeps 32 bits: another one for each
+    /// state, because a state may get the number of one that was forgotten. 0 of what has no states.
     pub(super) fn generation(&self) -> u64 {
         self.version().map_or(0, |version| spread(version) >> 32)
     }

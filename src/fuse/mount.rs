@@ -125,8 +125,8 @@ impl Ended {
         self.0.1.notify_all();
     }
 
-    /// Waits until the session has ended: unmounted, and all files closed. Fails if an error ended it. Requests
-    /// that nobody waits for any more may still be under way.
+    /// Waits until the session has ended: unmounted, and all files closed. Fails if an error ended it.
+    /// Requests that nobody waits for any more may still be under way.
     pub fn wait(&self) -> Result<()> {
         loop {
             if let Some(result) = self.wait_for(Duration::MAX) {
@@ -287,8 +287,8 @@ fn serve(
     Ok(())
 }
 
-/// Whether the kernel has dropped the file system that is served on `device`. False if in doubt. Does not wait:
-/// each request would wake who does.
+/// Whether the kernel has dropped the file system that is served on `device`. False if in doubt. Does not
+/// wait: each request would wake who does.
 fn has_ended(device: &OwnedFd) -> bool {
     let mut polled = [PollFd::new(device.as_fd(), PollFlags::empty())];
     let answer = poll(&mut polled, PollTimeout::ZERO);

@@ -120,8 +120,9 @@ impl FileLayout {
         FileLayout { path, ..self }
     }
 
-    /// This file, of which programs read parts, each by one request: what the kernel reads ahead without knowing
-    /// the parts would be made in vain. It is opened for direct I/O, so that the kernel keeps nothing of it.
+    /// This file, of which programs read parts, each by one request: what the kernel reads ahead without
+    /// knowing the parts would be made in vain. It is opened for direct I/O, so that the kernel keeps nothing
+    /// of it.
     #[must_use]
     pub fn read_in_parts(self) -> FileLayout {
         let in_parts = true;

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 impl View {
     /// For each field, whether some schema of the array has an attribute of the same name with another type,
-    /// so that [`View::unreadable`] may have a reason. True for all attributes, for now, while a schema cannot
-    /// be had that may turn up. Reads schemas alone.
+    /// so that [`View::unreadable`] may have a reason. True for all attributes, for now, while a schema
+    /// cannot be had that may turn up. Reads schemas alone.
     pub(crate) fn may_be_unreadable(&self) -> Result<Cow<'_, [bool]>> {
         if let Some(changed) = self.changed.get() {
             return Ok(Cow::Borrowed(changed));

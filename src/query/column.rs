@@ -3,8 +3,8 @@
 //! The offset of a fixed-size cell is a multiple of its size. Var-sized cells are divided into blocks, of
 //! which the first cell and byte are noted. Where cells are read as they are stored, blocks are whole tiles,
 //! whose sizes metadata has; the lengths of all others are added up, in one pass on all threads. Finding a
-//! byte takes a search for its block, then one for its cell among the offsets in the block. Both tables are in
-//! the cache, and made again after eviction.
+//! byte takes a search for its block, then one for its cell among the offsets in the block. Both tables are
+//! in the cache, and made again after eviction.
 
 use crate::bytes::{Keep, Output};
 use crate::catalog::Array;

@@ -60,8 +60,8 @@ pub struct Delete {
     /// The file of the delete.
     pub file: DeleteFile,
     condition: Arc<ViewCondition>,
-    /// Its bindings, each once: there may be many fragments and many deletes, and most fragments have the same
-    /// fields.
+    /// Its bindings, each once: there may be many fragments and many deletes, and most fragments have the
+    /// same fields.
     bound: Mutex<Vec<Arc<BoundCondition>>>,
     /// The path in messages.
     shown: String,

@@ -94,9 +94,9 @@ impl Selection {
         Ok(whole.part(None, None))
     }
 
-    /// The cells in `subarray` (None: the whole domain) of the same array at the same time; if `most` is given,
-    /// only so many of the first ones. `subarray` has one range per dimension, in the schema's order, already
-    /// checked against the domain.
+    /// The cells in `subarray` (None: the whole domain) of the same array at the same time; if `most` is
+    /// given, only so many of the first ones. `subarray` has one range per dimension, in the schema's order,
+    /// already checked against the domain.
     pub(crate) fn part(&self, subarray: Option<Vec<DimRange>>, most: Option<u64>) -> Selection {
         let mut part = Selection {
             incomplete: self.snapshot.check_complete(now()).err(),
@@ -137,8 +137,8 @@ impl Selection {
             self.array.schemas.content(LEGACY_SCHEMA).hash(&mut hasher);
         }
         self.snapshot.digest().hash(&mut hasher);
-        // The present ends when it is looked at, which counts only where that cuts a fragment: what else comes
-        // with time is in the digest.
+        // The present ends when it is looked at, which counts only where that cuts a fragment: what else
+        // comes with time is in the digest.
         match self.when.times() {
             Some(times) if times.end < u64::MAX => self.snapshot.times.hash(&mut hasher),
             _ if self.snapshot.is_cut => self.snapshot.times.hash(&mut hasher),
@@ -173,8 +173,8 @@ impl Selection {
         &self.snapshot
     }
 
-    /// When what is seen of the array and of its labels [changed](Snapshot::changed) last, in milliseconds since
-    /// the Unix epoch.
+    /// When what is seen of the array and of its labels [changed](Snapshot::changed) last, in milliseconds
+    /// since the Unix epoch.
     pub(crate) fn changed(&self) -> u64 {
         let labels = self.labels.iter().filter_map(AxisLabel::selection);
         let labels = labels.map(|labels| labels.snapshot.changed());

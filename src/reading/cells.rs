@@ -30,8 +30,8 @@ pub trait Cell: Sealed + Sized {
     /// Why cells of a field are not of this type; None if they are.
     fn refusal(field: &Field) -> Option<&'static str>;
 
-    /// A cell of a type that is not refused, from its stored bytes. None if they are no text, or no whole number
-    /// of values, as a damaged file may say.
+    /// A cell of a type that is not refused, from its stored bytes. None if they are no text, or no whole
+    /// number of values, as a damaged file may say.
     fn of_bytes(datatype: Datatype, cell_val_num: CellValNum, bytes: &[u8]) -> Option<Self>;
 
     /// What a null cell is; None if this type has no such value.
@@ -160,7 +160,8 @@ impl View {
     /// # Errors
     ///
     /// `NotFound` if there is no such field; `InvalidInput` if it has no enumeration, or one of other values;
-    /// `Corrupt` for text that is none and for a part of a value. Also fails if what is stored cannot be read.
+    /// `Corrupt` for text that is none and for a part of a value. Also fails if what is stored cannot be
+    /// read.
     pub fn read_enumerated<C: Cell>(&self, field: &str, cells: Range<u64>) -> Result<Vec<Option<C>>> {
         let index = self.field_index(field)?;
         let shown = &self.fields()[index];

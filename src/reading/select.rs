@@ -93,10 +93,10 @@ impl ViewBuilder {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if the ranges do not match the dimensions, exceed the domain or the current domain, begin
-    /// above their ends, or have NaN as a bound; `NotFound` if there is no dimension or field with a given
-    /// name, or no array. Also fails if the array cannot be listed, its
-    /// schema cannot be read, or a committed fragment is missing.
+    /// `InvalidInput` if the ranges do not match the dimensions, exceed the domain or the current domain,
+    /// begin above their ends, or have NaN as a bound; `NotFound` if there is no dimension or field with a
+    /// given name, or no array. Also fails if the array cannot be listed, its schema cannot be read, or a
+    /// committed fragment is missing.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
         let mut subarray = self.subarray;

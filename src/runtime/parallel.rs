@@ -49,7 +49,8 @@ where
         lock(&all).extend(done);
     });
     let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // All numbers below that of the first that nobody took. Sorting would be compiled for each kind of result.
+    // All numbers below that of the first that nobody took. Sorting would be compiled for each kind of
+    // result.
     let mut results: Vec<_> = all.iter().map(|_| None).collect();
     for (number, result) in all {
         results[number as usize] = Some(result);
@@ -88,7 +89,8 @@ fn share(most: u64, work: &(dyn Fn() + Sync)) {
     });
 }
 
-/// Does `work` in a thread of its own if fewer threads than processors help, else not at all. Nobody waits for it.
+/// Does `work` in a thread of its own if fewer threads than processors help, else not at all. Nobody waits
+/// for it.
 pub(crate) fn aside(work: impl FnOnce() + Send + 'static) {
     if let Some(permit) = HELPERS.take(threads() as usize) {
         let help = move || {

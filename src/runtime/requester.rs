@@ -37,8 +37,8 @@ pub enum Requester {
 }
 
 impl From<u32> for Requester {
-    /// The thread of this id; unknown for 0, and if there never was a thread of a given id: then ids may be those
-    /// of another PID namespace.
+    /// The thread of this id; unknown for 0, and if there never was a thread of a given id: then ids may be
+    /// those of another PID namespace.
     fn from(thread: u32) -> Requester {
         static ARE_OURS: AtomicBool = AtomicBool::new(false);
         Requester::of(thread, &ARE_OURS)
@@ -106,10 +106,11 @@ pub fn on_behalf_of<T>(requester: impl Into<Requester>, work: impl FnOnce() -> T
     result
 }
 
-/// Whether there is a thread of this id. Unlike /proc, which may hide threads of others, and unlike kill(2), a
-/// priority is told to everybody, and fast.
+/// Whether there is a thread of this id. Unlike /proc, which may hide threads of others, and unlike kill(2),
+/// a priority is told to everybody, and fast.
 fn exists(thread: u32) -> bool {
-    // SAFETY: takes no pointers. The system call itself, unlike the function, has no negative results but errors.
+    // SAFETY: takes no pointers. The system call itself, unlike the function, has no negative results but
+    // errors.
     unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) >= 0 }
 }
 
@@ -137,8 +138,9 @@ fn bits<const N: usize>(signals: [i32; N]) -> u64 {
     signals.into_iter().map(bit).fold(0, |all, signal| all | signal)
 }
 
-/// Whether a requester needs no answer: a client who is gone, or a thread that has been killed and only waits for an
-/// answer before it ends. The kernel lets that wait and does not tell us, so its pending signals are read from /proc.
+/// Whether a requester needs no answer: a client who is gone, or a thread that has been killed and only waits
+/// for an answer before it ends. The kernel lets that wait and does not tell us, so its pending signals are
+/// read from /proc.
 pub fn is_gone(requester: &Requester) -> bool {
     has_ended_or(requester, is_killed)
 }

@@ -1,7 +1,7 @@
 //! The sizes at which readers of large arrays cut their work.
 
-/// The sizes at which readers cut their work into parts, for speed and to bound memory. They change no byte of
-/// what is read. An engine has one; tests also have one that is [small](Tuning::SMALL).
+/// The sizes at which readers cut their work into parts, for speed and to bound memory. They change no byte
+/// of what is read. An engine has one; tests also have one that is [small](Tuning::SMALL).
 #[derive(Debug)]
 pub struct Tuning {
     /// Longer cells, in bytes, are read only as far as wanted.
@@ -19,8 +19,8 @@ pub struct Tuning {
     pub batch_candidates_per_member: usize,
     /// The least number of cells of the view between two checkpoints of a merge.
     pub block_cells: u64,
-    /// The same per member: a checkpoint holds a rank for each. It limits checkpoints to one 64th of the bytes
-    /// of the coordinates between them.
+    /// The same per member: a checkpoint holds a rank for each. It limits checkpoints to one 64th of the
+    /// bytes of the coordinates between them.
     pub block_cells_per_member: u64,
     /// A merge of no more candidates is not worth several threads.
     pub parallel_candidates: u64,

@@ -11,8 +11,8 @@ use std::path::Path;
 /// The fewest bytes of a token.
 const SHORTEST_TOKEN: usize = 16;
 
-/// The names that the header Host may have without tokens, so that no page of another site reads through a name that
-/// it made lead here (DNS rebinding).
+/// The names that the header Host may have without tokens, so that no page of another site reads through a
+/// name that it made lead here (DNS rebinding).
 #[derive(Debug, Clone, Default)]
 pub struct Hosts {
     /// Names besides addresses and `localhost`, in lower case.
@@ -120,7 +120,8 @@ impl Tokens {
         }
     }
 
-    /// The name of the user that the header Authorization proves, `-` for one without a name; None for a wrong one.
+    /// The name of the user that the header Authorization proves, `-` for one without a name; None for a
+    /// wrong one.
     pub fn user(&self, authorization: &str) -> Option<String> {
         let (scheme, credentials) = authorization.split_once(' ')?;
         let credentials = credentials.trim();

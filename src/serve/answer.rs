@@ -419,7 +419,8 @@ impl Site {
         };
         let own = is_own(path);
         let tag = etag(path, file, stat).filter(|_| !own);
-        // Afterwards: the state of a date in a condition is the one that was opened only if this still has that date.
+        // Afterwards: the state of a date in a condition is the one that was opened only if this still has
+        // that date.
         let moves = leads_elsewhere_later(path);
         let latest = match conditions::are_by_date(&question.headers) {
             true if moves => 0,
@@ -511,8 +512,8 @@ fn is_own(path: &UrlPath) -> bool {
     own && stored_names(path).is_none()
 }
 
-/// Whether a path goes through `at/latest` or `fragments/latest`: what it leads to later may be older, so that a
-/// date tells nothing.
+/// Whether a path goes through `at/latest` or `fragments/latest`: what it leads to later may be older, so
+/// that a date tells nothing.
 fn leads_elsewhere_later(path: &UrlPath) -> bool {
     let mut pairs = path.names.windows(2);
     pairs.any(|names| names[1] == "latest" && ["at", "fragments"].iter().any(|name| names[0] == *name))

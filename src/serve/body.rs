@@ -212,7 +212,8 @@ pub struct Body {
 type Made = (Option<Bytes>, Option<Rest>);
 
 impl Body {
-    /// The body of an answer to the client who is gone when `gone` is set. It is counted by `busy`. Calls `ended` when it is dropped.
+    /// The body of an answer to the client who is gone when `gone` is set. It is counted by `busy`. Calls
+    /// `ended` when it is dropped.
     pub fn new(
         content: Content,
         pool: Pool,

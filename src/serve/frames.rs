@@ -43,8 +43,8 @@ pub struct Frames {
 pub struct Passed {
     /// Whether a frame has ended that is not followed by a part of the same head.
     pub ended: bool,
-    /// Whether there was a part of an answer: of its head, or of its body. Other frames, as the reply to PING,
-    /// are sent to a client who takes nothing, too.
+    /// Whether there was a part of an answer: of its head, or of its body. Other frames, as the reply to
+    /// PING, are sent to a client who takes nothing, too.
     pub answer: bool,
 }
 

@@ -1,8 +1,9 @@
 //! Where the heads of HTTP/1 requests begin and end in what a connection receives.
 //!
-//! hyper parses the requests. This knows just enough of them for two things: how long a head has been on its way, and
-//! whether its framing is ambiguous (two lengths), which programs before and behind us could understand differently.
-//! Only one head is handed on before its answer has begun, so that what is said of it here is about that request.
+//! hyper parses the requests. This knows just enough of them for two things: how long a head has been on its
+//! way, and whether its framing is ambiguous (two lengths), which programs before and behind us could
+//! understand differently. Only one head is handed on before its answer has begun, so that what is said of it
+//! here is about that request.
 
 /// The most bytes of a head.
 pub const MAX_HEAD: usize = 32 << 10;
@@ -10,8 +11,8 @@ pub const MAX_HEAD: usize = 32 << 10;
 /// The most bytes of the first line that are handed on.
 const MAX_LINE: usize = 16 << 10;
 
-/// What is handed on in place of the rest of a head whose first line is longer. Then the request has a target that
-/// is too long, and is refused as that.
+/// What is handed on in place of the rest of a head whose first line is longer. Then the request has a target
+/// that is too long, and is refused as that.
 pub const CUT_LINE: &[u8] = b" HTTP/1.1\r\n\r\n";
 
 /// What comes next.
@@ -76,8 +77,8 @@ impl Framing {
         cut
     }
 
-    /// How many of `bytes`, which are not empty, belong to the request that is being received. With them its head
-    /// may end: then what it says about the body.
+    /// How many of `bytes`, which are not empty, belong to the request that is being received. With them its
+    /// head may end: then what it says about the body.
     pub fn take(&mut self, bytes: &[u8]) -> (usize, Option<Body>) {
         match self.next {
             Next::Cut => (0, None),

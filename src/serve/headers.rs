@@ -64,8 +64,8 @@ pub fn parameters(query: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Bytes as text that a form can hold, and that a range of strings takes for them: control characters and what
-/// is not UTF-8 are percent-encoded.
+/// Bytes as text that a form can hold, and that a range of strings takes for them: control characters and
+/// what is not UTF-8 are percent-encoded.
 pub fn spelled(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {

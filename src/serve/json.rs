@@ -71,8 +71,8 @@ fn name_only(name: &std::ffi::OsStr, kind: NodeType) -> Value {
     })
 }
 
-/// An entry with length, time and tag. These are null where they cannot be told: the file then tells why. None if
-/// there is no such entry any more.
+/// An entry with length, time and tag. These are null where they cannot be told: the file then tells why.
+/// None if there is no such entry any more.
 fn whole(asked: &Asked, name: &std::ffi::OsStr, kind: NodeType) -> Option<Value> {
     let mut value = name_only(name, kind);
     let Ok(found) = follow(&*asked.directory, name) else {

@@ -1,7 +1,8 @@
 //! Whose process is at the other end of a connection over loopback: one exact question to the kernel.
 //!
-//! The question (`inet_diag_req_v2`) and the answer (`inet_diag_msg`), in the order of bytes of the machine but for
-//! ports and addresses, which are in that of the network. Each follows a header of 16 bytes (`nlmsghdr`):
+//! The question (`inet_diag_req_v2`) and the answer (`inet_diag_msg`), in the order of bytes of the machine
+//! but for ports and addresses, which are in that of the network. Each follows a header of 16 bytes
+//! (`nlmsghdr`):
 //!
 //! | question | | answer | |
 //! |---|---|---|---|
@@ -27,8 +28,8 @@ const HEADER: usize = 16;
 const QUESTION: usize = 56;
 const ANSWER: usize = 72;
 
-/// The user who owns the socket at `peer` that is connected to `local`; None if no process has that socket in this
-/// network namespace.
+/// The user who owns the socket at `peer` that is connected to `local`; None if no process has that socket in
+/// this network namespace.
 pub fn uid(peer: SocketAddr, local: SocketAddr) -> io::Result<Option<u32>> {
     let (peer, local) = (unmapped(peer), unmapped(local));
     let kernel = socket(
@@ -82,8 +83,8 @@ fn question(peer: SocketAddr, local: SocketAddr) -> Vec<u8> {
     out
 }
 
-/// The user in an answer. None for an error, and for a socket without an inode: no process has it any more, and
-/// the kernel says that it is root's.
+/// The user in an answer. None for an error, and for a socket without an inode: no process has it any more,
+/// and the kernel says that it is root's.
 fn owner(reply: &[u8]) -> Option<u32> {
     let number = |at: usize| Some(u32::from_ne_bytes(reply.get(at..at + 4)?.try_into().ok()?));
     let kind = reply.get(4..6)?;

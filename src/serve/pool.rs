@@ -38,8 +38,8 @@ impl Pool {
         Ok(Pool { shared })
     }
 
-    /// Does `work` for the client who has gone once `gone` is set. A panic becomes an error. Nothing is sent if
-    /// the client is gone before a thread is free.
+    /// Does `work` for the client who has gone once `gone` is set. A panic becomes an error. Nothing is sent
+    /// if the client is gone before a thread is free.
     pub fn run<T: Send + 'static>(
         &self,
         gone: &Arc<AtomicBool>,

@@ -266,8 +266,8 @@ impl<S> Socket<S> {
         count > 0
     }
 
-    /// When reading ends; None while a request is being answered. A client of HTTP/2 says how much it takes, so that
-    /// the socket alone does not tell whether it takes anything.
+    /// When reading ends; None while a request is being answered. A client of HTTP/2 says how much it takes,
+    /// so that the socket alone does not tell whether it takes anything.
     fn read_deadline(&self) -> Option<Instant> {
         let idle_since = self.connection.idle_since();
         let deadline = match (self.head_since, idle_since, &self.protocol) {

@@ -51,8 +51,8 @@ pub struct LocalStorage {
     number: Option<u64>,
     /// When the root was made, which tells it from others where its number does not; None if nobody says.
     made: Option<Duration>,
-    /// The root on an overlayfs, where it keeps its number while it is open. Elsewhere that would keep a disk or a
-    /// server from being unmounted.
+    /// The root on an overlayfs, where it keeps its number while it is open. Elsewhere that would keep a disk
+    /// or a server from being unmounted.
     _held: Option<File>,
     racy_window: Duration,
     /// Found out when it is wanted: a machine may have many mounts.
@@ -414,8 +414,8 @@ fn milliseconds(seconds: i64, nanoseconds: i64) -> u64 {
     u64::try_from(time).unwrap_or(0)
 }
 
-/// Identity, length in bytes, and modification time in nanoseconds since the Unix epoch. Without the ctime, which
-/// changes of links and permissions move: a file that is deleted while it is open stays readable.
+/// Identity, length in bytes, and modification time in nanoseconds since the Unix epoch. Without the ctime,
+/// which changes of links and permissions move: a file that is deleted while it is open stays readable.
 fn version(metadata: &fs::Metadata) -> (u64, u64, u64) {
     let nanoseconds = metadata
         .mtime()
@@ -439,8 +439,8 @@ fn made(metadata: &fs::Metadata) -> Option<Duration> {
 /// The magic number of exFAT.
 const EXFAT_SUPER_MAGIC: FsType = FsType(0x2011_bab0);
 
-/// Whether a file system of this kind may give a file another inode number once the kernel has forgotten it, as sshfs,
-/// mergerfs and FAT do.
+/// Whether a file system of this kind may give a file another inode number once the kernel has forgotten it,
+/// as sshfs, mergerfs and FAT do.
 fn renumbers(kind: FsType) -> bool {
     [FUSE_SUPER_MAGIC, MSDOS_SUPER_MAGIC, EXFAT_SUPER_MAGIC].contains(&kind)
 }

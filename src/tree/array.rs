@@ -136,8 +136,8 @@ impl ArrayDirectory {
         times.map(|times| times.end).filter(|end| *end < u64::MAX)
     }
 
-    /// The time of documents that change with more than new stamps: with back-dated writes, commits and vacuums,
-    /// which change what is seen at a past time as well.
+    /// The time of documents that change with more than new stamps: with back-dated writes, commits and
+    /// vacuums, which change what is seen at a past time as well.
     fn changed(&self) -> u64 {
         if let When::Pinned(pinned) = &self.array_at.when {
             return pinned.pin.time;

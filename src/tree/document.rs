@@ -119,8 +119,8 @@ impl DocumentFile {
         (state, number.and_then(|number| cache.find(CacheKey::of(number))))
     }
 
-    /// Renders the content, which was in `state` a moment ago, and measures it unless `known` fits. Memoises the
-    /// lengths, and keeps text for the open that usually follows.
+    /// Renders the content, which was in `state` a moment ago, and measures it unless `known` fits. Memoises
+    /// the lengths, and keeps text for the open that usually follows.
     fn make(&self, state: Option<u64>, known: Option<Arc<Lengths>>) -> Result<(Form, Arc<Lengths>)> {
         let engine = &self.document.engine;
         let DocumentContent { form, errors } = (self.render)()?;

@@ -16,8 +16,9 @@ const LASTING: Duration = Duration::from_millis(100);
 /// How often to look for a time at which no array is written to.
 const MAX_TRIES: usize = 100;
 
-/// The most that stay in memory. Nodes come and go, each file of an export is one, and `serve` drops them soon:
-/// what they show must outlive them, or each request would make it anew. It may keep files of its arrays open.
+/// The most that stay in memory. Nodes come and go, each file of an export is one, and `serve` drops them
+/// soon: what they show must outlive them, or each request would make it anew. It may keep files of its
+/// arrays open.
 const MAX_ENTRIES: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// What was used last.

@@ -81,8 +81,8 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// All that is made of these arrays, and of the members and the metadata of these groups. The node belongs to
-    /// the first group.
+    /// All that is made of these arrays, and of the members and the metadata of these groups. The node
+    /// belongs to the first group.
     pub fn joined<'a>(
         groups: impl IntoIterator<Item = &'a Arc<OpenGroup>>,
         arrays: impl IntoIterator<Item = ArrayAt>,

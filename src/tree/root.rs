@@ -331,8 +331,8 @@ impl RemoteMtime {
 }
 
 impl RootDirectory {
-    /// The source's root directory, opened anew if names were exchanged in it, and from time to time: an empty
-    /// directory may have become an array.
+    /// The source's root directory, opened anew if names were exchanged in it, and from time to time: an
+    /// empty directory may have become an array.
     fn inner(&self) -> Result<Arc<dyn Directory>> {
         let (known, since) = lock(&self.inner).clone();
         let is_stale = Node::Directory(known.clone()).is_stale();
@@ -351,8 +351,8 @@ impl RootDirectory {
         }
     }
 
-    /// What it was last, for what must not wait for a source that hangs; opened anew if names were exchanged in it
-    /// and that works.
+    /// What it was last, for what must not wait for a source that hangs; opened anew if names were exchanged
+    /// in it and that works.
     fn last(&self) -> Arc<dyn Directory> {
         let known = lock(&self.inner).0.clone();
         match Node::Directory(known.clone()).is_stale() {

@@ -1,7 +1,8 @@
 //! The files of a source's arrays and groups as they are stored, for programs that read them from elsewhere.
 //!
-//! All that belongs to an array or a group lies in its directory in files and directories whose names begin with `__`.
-//! What lies beside them is not shown, but for directories, in which there may be other arrays and groups.
+//! All that belongs to an array or a group lies in its directory in files and directories whose names begin
+//! with `__`. What lies beside them is not shown, but for directories, in which there may be other arrays and
+//! groups.
 
 use super::node::{Directory, Entry, File, Listing, Node, NodeType, Stat};
 use crate::bytes::{Bytes, Output};

@@ -237,8 +237,8 @@ struct FieldSource {
 }
 
 impl FieldSource {
-    /// The current view, and the index of the field in it. `NotFound` if its schema is another one, without the
-    /// field.
+    /// The current view, and the index of the field in it. `NotFound` if its schema is another one, without
+    /// the field.
     fn find(&self) -> Result<(Arc<View>, usize)> {
         let view = self.source.view()?;
         let is_it = |field: &Field| field.name == self.name && field.is_attribute() == self.is_attribute;
@@ -284,8 +284,8 @@ fn attributes(view: &View, field: &Field, content: Content, shape: Vec<u64>) -> 
     ]
 }
 
-/// `names`, one a line: as many as an extended attribute of Linux can have, 64 KiB, and in place of the others a
-/// line that tells how many these are.
+/// `names`, one a line: as many as an extended attribute of Linux can have, 64 KiB, and in place of the
+/// others a line that tells how many these are.
 fn fitting(names: &[&str]) -> String {
     const MOST: usize = 64 << 10;
     const LAST_LINE: usize = 32;

@@ -124,7 +124,8 @@ impl Part {
         }
     }
 
-    /// The part of `whole` that the name stands for in that state. `NotFound`, with the reason, if there is none.
+    /// The part of `whole` that the name stands for in that state. `NotFound`, with the reason, if there is
+    /// none.
     fn of(&self, whole: Selection) -> Result<Selection> {
         let state = whole.state();
         let known = lock(&self.known).clone();

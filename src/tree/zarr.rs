@@ -1,4 +1,5 @@
-//! `array.zarr/`, `dataset.zarr/` and `image.ome.zarr/`: Zarr groups. Chunks have computed names, one directory per dimension.
+//! `array.zarr/`, `dataset.zarr/` and `image.ome.zarr/`: Zarr groups. Chunks have computed names, one
+//! directory per dimension.
 
 use super::document::{Document, DocumentContent};
 use super::node::{Directory, Entry, Freshness, Listing, Node, NodeType, of_object};

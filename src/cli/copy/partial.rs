@@ -137,8 +137,8 @@ impl<'p> Partial<'p> {
         Ok(())
     }
 
-    /// Gives the file, which is whole, a modification time and the name `held`. Replaces what has that name, a
-    /// link too.
+    /// Gives the file, which is whole, a modification time and the name `held`. Replaces what has that name,
+    /// a link too.
     pub(super) fn finish(self, held: &Path, modified: SystemTime) -> io::Result<()> {
         if let Err(error) = close_copy(&self.file) {
             lock(&self.saved).identity = None;
@@ -153,8 +153,8 @@ impl<'p> Partial<'p> {
         }
     }
 
-    /// Ends a copy early: it can be continued if it took some time, or an earlier one did; else nothing is left
-    /// of it.
+    /// Ends a copy early: it can be continued if it took some time, or an earlier one did; else nothing is
+    /// left of it.
     pub(super) fn stop(self) -> io::Result<()> {
         let mut saved = lock(&self.saved);
         let long = saved.exists || saved.at.elapsed() >= self.save_every;

@@ -239,8 +239,8 @@ impl Csr {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the view has [no such matrix](Csr::absent); `LimitExceeded` for more than 2^63 rows or
-    /// columns.
+    /// `Unsupported` if the view has [no such matrix](Csr::absent); `LimitExceeded` for more than 2^63 rows
+    /// or columns.
     pub fn new(view: Arc<View>, rows: Arc<Axis>, columns: Arc<Axis>) -> Result<Arc<Csr>> {
         Csr::with_blocks(view, rows, columns, MAX_BLOCK)
     }

@@ -374,8 +374,8 @@ impl<'s> Elements<'s> {
         Ok(None)
     }
 
-    /// The matrices in collection `name`, whose elements are called `shown/<name>`. Without an axis of columns
-    /// each has its own width.
+    /// The matrices in collection `name`, whose elements are called `shown/<name>`. Without an axis of
+    /// columns each has its own width.
     fn matrices(
         &mut self,
         name: &str,

@@ -1,4 +1,5 @@
-//! What an AnnData is made of: the arrays and groups of a SOMA experiment, and what their metadata calls them.
+//! What an AnnData is made of: the arrays and groups of a SOMA experiment, and what their metadata calls
+//! them.
 
 use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::error::{Error, ErrorKind, Result};

@@ -1,6 +1,6 @@
 //! Chunks of text as Zarr's codec `vlen-utf8` stores them: the number of texts, then length and bytes of each
-//! in C order; numbers are little-endian u32. The texts `CD4`, one that is empty, and padding up to a chunk of
-//! three:
+//! in C order; numbers are little-endian u32. The texts `CD4`, one that is empty, and padding up to a chunk
+//! of three:
 //!
 //! ```text
 //! 03 00 00 00                three texts

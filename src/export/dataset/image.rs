@@ -7,9 +7,9 @@
 //! | `metadata` | names, colours and bounds of channels, and the sizes of pixels, as JSON |
 //! | `json_zarrwriter_kwargs` | of a source in OME-Zarr, the sizes of pixels, with the axes that they are along, as JSON |
 //!
-//! Each level is a dense array, whose number is its key `level`. It lacks axes of length 1, and its axes have any
-//! order. The arrays of the image have all axes, in the order t, c, z, y, x. Values are not moved for it: Zarr's
-//! codec `transpose` says how those of a chunk are stored.
+//! Each level is a dense array, whose number is its key `level`. It lacks axes of length 1, and its axes have
+//! any order. The arrays of the image have all axes, in the order t, c, z, y, x. Values are not moved for it:
+//! Zarr's codec `transpose` says how those of a chunk are stored.
 
 use crate::export::chunks::{Chunks, Extent};
 use crate::export::grid::Value;
@@ -317,8 +317,8 @@ impl Stored<'_> {
 }
 
 impl Image {
-    /// The image of these arrays, each of which has [`Stored::axes`], in the order of levels. Appends what does
-    /// not fit together to `left_out`.
+    /// The image of these arrays, each of which has [`Stored::axes`], in the order of levels. Appends what
+    /// does not fit together to `left_out`.
     pub(super) fn new(
         described: &ImageDescription,
         stored: &[Stored<'_>],

@@ -1,5 +1,5 @@
-//! What GDAL keeps of a raster beside its cells: `_gdal`, an XML document of its persistent auxiliary metadata
-//! (PAM).
+//! What GDAL keeps of a raster beside its cells: `_gdal`, an XML document of its persistent auxiliary
+//! metadata (PAM).
 //!
 //! ```xml
 //! <PAMDataset>
@@ -15,8 +15,8 @@
 //! </PAMDataset>
 //! ```
 //!
-//! Where attributes were subdatasets, each has a document of its own in it, which may be the only one with the
-//! size: `<Subdataset name="..."><PAMDataset>`.
+//! Where attributes were subdatasets, each has a document of its own in it, which may be the only one with
+//! the size: `<Subdataset name="..."><PAMDataset>`.
 //!
 //! Prefixes of names are passed over, bound or not. There are no entities but the five of XML.
 
@@ -261,8 +261,8 @@ impl Reading<'_> {
         leave_out(self.left_out, reason);
     }
 
-    /// The number of an element, which is left out if it is none. Of one that 15 digits do not tell, GDAL writes
-    /// the bytes too.
+    /// The number of an element, which is left out if it is none. Of one that 15 digits do not tell, GDAL
+    /// writes the bytes too.
     fn number(&mut self, element: &Element) -> Option<f64> {
         let exact = element.attribute("le_hex_equiv").and_then(little_endian);
         let number = exact.or_else(|| element.text.trim().parse().ok());

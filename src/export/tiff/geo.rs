@@ -8,9 +8,8 @@
 //! | 34735, 34736, 34737 | the keys of the coordinate reference system, their number and their text |
 //! | 42112 | GDAL's metadata, as XML in which texts are escaped twice |
 //!
-//! A reference system with a code of EPSG is told by this, one of places and heights by the codes of both, any other
-//! by its WKT. Without one there are no keys:
-//! GDAL would make up a local system.
+//! A reference system with a code of EPSG is told by this, one of places and heights by the codes of both,
+//! any other by its WKT. Without one there are no keys: GDAL would make up a local system.
 
 use super::Image;
 use crate::export::metadata::gdal::{Band, Tag};

@@ -139,7 +139,8 @@ impl Overlay {
         // Behind the oldest layer with the attribute there is nothing to hide.
         let count = touching.iter().rposition(|&number| holds(number));
         let count = count.map_or(0, |last| last + 1);
-        // The parts of the tile that newer layers without the attribute cover. Many layers may cover the same.
+        // The parts of the tile that newer layers without the attribute cover. Many layers may cover the
+        // same.
         let mut hiding: HashSet<Area> = HashSet::new();
         for &number in &touching[..count] {
             let layer = &self.layers[number];
@@ -314,8 +315,8 @@ mod tests {
     }
 
     /// The rule of the module's documentation: drop fragments that a newer one covers in the tile, then take
-    /// the newest dense one that has the cell and the attribute. Returns it, and the sparse ones that are left
-    /// and newer, oldest first.
+    /// the newest dense one that has the cell and the attribute. Returns it, and the sparse ones that are
+    /// left and newer, oldest first.
     fn expected(layers: &[Layer], tile: &Area, held: &[bool], place: &[u64]) -> (Option<usize>, Vec<usize>) {
         let covered: Vec<Option<Area>> = layers.iter().map(|layer| layer.area.common(tile)).collect();
         let kept = |number: usize| {

@@ -176,10 +176,11 @@ impl<K: SortKey + 'static> Component<K> {
 
     /// The first cells, at least `most` unless there are fewer, from a merge of no more than these. None if
     /// cells are not merged, or if it takes a look at all of them, because fragments are likely not to be in
-    /// global order, or turn out not to be. What is behind the first cells of others that are large or several
-    /// is not looked at.
+    /// global order, or turn out not to be. What is behind the first cells of others that are large or
+    /// several is not looked at.
     pub(super) fn head(&self, engine: &Engine, rules: &Rules, most: u64) -> Result<Option<FirstCells>> {
-        // The order of what is read as it is stored is not judged. Of others, `as_stored` may take a look at all.
+        // The order of what is read as it is stored is not judged. Of others, `as_stored` may take a look at
+        // all.
         let keeps_order = self.inputs.iter().any(|input| input.keeps_order_of_writer());
         let candidates = self.candidates();
         let few = candidates <= rules.tuning.small_fragment_cells;
@@ -211,8 +212,8 @@ impl<K: SortKey + 'static> Component<K> {
         }
     }
 
-    /// Whether the first cells of each fragment are those that are first in global order, unless a look at them
-    /// tells otherwise.
+    /// Whether the first cells of each fragment are those that are first in global order, unless a look at
+    /// them tells otherwise.
     fn begins_in_order(&self, engine: &Engine, rules: &Rules) -> Result<bool> {
         match self.inputs.as_slice() {
             [input] if is_looked_at_first(rules, input) => self.order.is_stored(engine, rules, input),

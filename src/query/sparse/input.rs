@@ -380,14 +380,14 @@ impl Input {
     }
 
     /// Whether its cells, read alone, stay in the order of their writer, which may differ from that of the
-    /// coordinates that readers get: strings, lossy filters of dimensions, and Hilbert order by libraries before
-    /// format 22, which had no one order for cells at the same position of the curve.
+    /// coordinates that readers get: strings, lossy filters of dimensions, and Hilbert order by libraries
+    /// before format 22, which had no one order for cells at the same position of the curve.
     pub(super) fn keeps_order_of_writer(&self) -> bool {
         self.other_order || !self.info.schema.all_dimensions_fixed()
     }
 
-    /// Whether readers probably order its cells in another way than its writer did, so that its first cells may
-    /// be stored anywhere.
+    /// Whether readers probably order its cells in another way than its writer did, so that its first cells
+    /// may be stored anywhere.
     pub(super) fn is_reordered(&self) -> bool {
         self.other_order || self.signed_strings
     }

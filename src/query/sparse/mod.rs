@@ -194,7 +194,8 @@ impl Sparse {
     }
 
     /// The runs of whole tiles from the outlines of the fragments, without opening them. None if a cell may
-    /// be left out, or hidden by another with the same coordinates, or if there are no more than `few` fragments.
+    /// be left out, or hidden by another with the same coordinates, or if there are no more than `few`
+    /// fragments.
     fn runs_of_outlines(&self, few: usize) -> Result<Option<Vec<TileRun>>> {
         let (array, times) = (&self.of.array, self.of.snapshot.times);
         let fragments = self.of.snapshot.fragment_list();

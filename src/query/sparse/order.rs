@@ -4,10 +4,10 @@
 //! where files can be opened again (see [`Disorder`](crate::engine::Disorder)), the coordinates of large
 //! fragments are compared when they are read, tile by tile, and those of some tiles before the first cell of
 //! any field is. If some are not in order, the reader fails, and in the state of the view that is seen from
-//! then on the fragment is sorted. Otherwise, in small fragments where they are few, and in those of libraries
-//! that wrote global order as it came, all are compared first. So are small fragments, however many, where
-//! another is known not to be in order: readers need not fail once for each. Those that keep the order of their
-//! writer ([`Input::keeps_order_of_writer`]) are not compared, unless they are merged.
+//! then on the fragment is sorted. Otherwise, in small fragments where they are few, and in those of
+//! libraries that wrote global order as it came, all are compared first. So are small fragments, however
+//! many, where another is known not to be in order: readers need not fail once for each. Those that keep the
+//! order of their writer ([`Input::keeps_order_of_writer`]) are not compared, unless they are merged.
 
 use super::input::Input;
 use super::member::Rules;
@@ -120,8 +120,8 @@ impl<K: SortKey> Order<K> {
     }
 }
 
-/// Whether all cells of a fragment are compared before any is shown: in small fragments where the rules say so,
-/// and in those of writers that did not check the order.
+/// Whether all cells of a fragment are compared before any is shown: in small fragments where the rules say
+/// so, and in those of writers that did not check the order.
 pub(super) fn is_looked_at_first(rules: &Rules, input: &Input) -> bool {
     let is_small = input.count() <= rules.tuning.small_fragment_cells;
     is_small && rules.looks_first || input.info.version() < MIN_CHECKED_VERSION

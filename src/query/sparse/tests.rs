@@ -120,8 +120,8 @@ fn texts<'a>(values: impl Iterator<Item = &'a [u8]>) -> (Vec<u8>, Vec<u8>) {
     (data, offsets)
 }
 
-/// Compares views of `written`, at random times and in random parts, with the model: read in small parts, and in
-/// those of production.
+/// Compares views of `written`, at random times and in random parts, with the model: read in small parts, and
+/// in those of production.
 fn compare(numbers: &mut Random, design: &Design, written: &[Written], seed: u64) {
     compare_tuned(numbers, design, written, seed, &Tuning::SMALL, 4);
     compare_tuned(numbers, design, written, seed, &Tuning::PRODUCTION, 4);

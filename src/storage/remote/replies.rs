@@ -96,8 +96,8 @@ impl Wanted {
     /// `response` with a body that keeps to the bounds.
     pub(super) async fn bounded(&self, response: HttpResponse) -> Result<HttpResponse, HttpError> {
         let (mut parts, body) = response.into_parts();
-        // `object_store` takes all bodies with the same ETag for those of one state, also with a blank one, when
-        // it asks for the rest of a body that broke off.
+        // `object_store` takes all bodies with the same ETag for those of one state, also with a blank one,
+        // when it asks for the rest of a body that broke off.
         if let Some(etag) = parts.headers.get(ETAG)
             && etag.to_str().is_ok_and(is_blank)
         {

@@ -170,8 +170,9 @@ impl MatrixCells {
         }
     }
 
-    /// Calls `is_known` with the number of cells of each tile and a range that has their rows, and returns the
-    /// cells of the tiles for which it is false. None where fragments are merged, so that tiles do not count.
+    /// Calls `is_known` with the number of cells of each tile and a range that has their rows, and returns
+    /// the cells of the tiles for which it is false. None where fragments are merged, so that tiles do not
+    /// count.
     pub(super) fn crossing(
         &self,
         mut is_known: impl FnMut(u64, RangeInclusive<i64>) -> bool,
