@@ -13,6 +13,7 @@
 //! | `source`, `paths` | SOURCE is opened; PATH is looked up in its tree |
 //! | `options`, `shown`, `times` | arguments that several commands have, and dates |
 //! | `output`, `logging` | stdout, failures, the log |
+//! | `memory` | how much memory the cache may take |
 
 mod cat;
 mod check;
