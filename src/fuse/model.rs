@@ -382,7 +382,7 @@ impl Kernel {
             return;
         };
         let (path, snapshot) = self.directories[&number].clone();
-        let most = snapshot.as_ref().map_or(1, |names| names.len() + 2);
+        let most = snapshot.as_ref().map_or(1, |names| names.len() + 1);
         let (offset, room) = (self.random.index(most), 1 + self.random.index(5));
         let offset = if self.random.index(3) == 0 { 0 } else { offset };
         let place = match (offset.checked_sub(1), &snapshot) {
