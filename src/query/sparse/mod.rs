@@ -396,6 +396,9 @@ impl Sparse {
     }
 }
 
+/// A component, the number of its cells, and those of them that are wanted.
+type PartOfComponent<'a, K> = (&'a Component<K>, u64, Range<u64>);
+
 /// The components of a view, in the global order.
 struct Components<K> {
     array: Arc<Array>,
@@ -469,9 +472,8 @@ impl<K: SortKey + 'static> Components<K> {
         })
     }
 
-    /// The components that have some of `cells`, each with the number of its cells and those wanted, counted in
-    /// it.
-    fn having(&self, cells: Range<u64>) -> Result<Vec<(&Component<K>, u64, Range<u64>)>> {
+    /// The components that have some of `cells`.
+    fn having(&self, cells: Range<u64>) -> Result<Vec<PartOfComponent<'_, K>>> {
         self.count()?;
         let starts = lock(&self.starts);
         let first = starts.partition_point(|&start| start <= cells.start) - 1;
