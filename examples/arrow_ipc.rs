@@ -1,5 +1,5 @@
-//! Writes an array, or some of its fields, as an Arrow IPC stream, which pyarrow, Polars, DuckDB, R and others
-//! read: `cargo run --features arrow --example arrow_ipc -- ARRAY [FIELD...] > array.arrows`.
+//! Writes an array, or some of its fields, as an Arrow IPC stream, which pyarrow, Polars, DuckDB, R and
+//! others read: `cargo run --features arrow --example arrow_ipc -- ARRAY [FIELD...] > array.arrows`.
 
 use arrow_array::RecordBatchReader;
 use arrow_ipc::writer::StreamWriter;

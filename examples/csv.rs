@@ -1,5 +1,6 @@
-//! Writes fields of an array as CSV, a batch of rows at a time: `cargo run --features arrow --example csv -- SOURCE
-//! FIELD...`. With the feature `remote`, a source may be a URL: `s3://bucket/weather`.
+//! Writes fields of an array as CSV, a batch of rows at a time:
+//! `cargo run --features arrow --example csv -- SOURCE FIELD...`. With the feature `remote`, a source may be
+//! a URL: `s3://bucket/weather`.
 
 use arrow_csv::Writer;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! Lists what a group contains, with the fields of each array: `cargo run --example list -- SOURCE`. A source is a
-//! directory, or with the feature `remote` a URL.
+//! Lists what a group contains, with the fields of each array: `cargo run --example list -- SOURCE`. A source
+//! is a directory, or with the feature `remote` a URL.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Reads a box of an array as an array of `ndarray`, and prints its mean along each dimension: `cargo run --features
-//! ndarray --example mean_of_box -- ARRAY FIELD DIMENSION FIRST LAST`, for a field of 32-bit floats and a dimension of
-//! 32-bit integers.
+//! Reads a box of an array as an array of `ndarray`, and prints its mean along each dimension:
+//! `cargo run --features ndarray --example mean_of_box -- ARRAY FIELD DIMENSION FIRST LAST`, for a field of
+//! 32-bit floats and a dimension of 32-bit integers.
 
 use ndarray::Axis;
 use std::error::Error;

@@ -1,5 +1,6 @@
 //! Compares an array's past states: after each write, how many cells it had, and how many of a field's values
-//! were other ones than before. `cargo run --example past_states -- ARRAY FIELD`, for a field of 32-bit floats.
+//! were other ones than before. `cargo run --example past_states -- ARRAY FIELD`, for a field of 32-bit
+//! floats.
 
 use std::error::Error;
 use tiledbfs::{Array, TimeRange};

@@ -1,5 +1,5 @@
-//! Reads an array where it lies in a tar file, which is a storage of one's own: `cargo run --example tar_storage --
-//! FILE.tar ARRAY` prints the array's fields and the number of its cells.
+//! Reads an array where it lies in a tar file, which is a storage of one's own:
+//! `cargo run --example tar_storage -- FILE.tar ARRAY` prints the array's fields and the number of its cells.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! Checks that modules know each other in one direction: as the table in `docs/architecture.md` is ordered, and
-//! without circles in `tree`.
+//! Checks that modules know each other in one direction: as the table in `docs/architecture.md` is ordered,
+//! and without circles in `tree`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

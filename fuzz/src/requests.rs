@@ -5,9 +5,9 @@ use tiledbfs::internals::serve::framing::{Body, Framing};
 use tiledbfs::internals::serve::path::{UrlPath, encode};
 use tiledbfs::internals::serve::range::Ranges;
 
-/// The bytes that arrive at a time u8, and what a connection receives. Heads and bodies are told apart as they are
-/// when everything arrives at once, none is longer than is allowed, and no byte is passed over. The same bytes as
-/// frames of HTTP/2 end where they end, however they arrive.
+/// The bytes that arrive at a time u8, and what a connection receives. Heads and bodies are told apart as
+/// they are when everything arrives at once, none is longer than is allowed, and no byte is passed over. The
+/// same bytes as frames of HTTP/2 end where they end, however they arrive.
 pub fn framing(data: &[u8]) {
     let Some((size, received)) = data.split_first() else {
         return;
@@ -51,7 +51,8 @@ fn requests(received: &[u8], size: usize) -> (Vec<(usize, Body)>, usize) {
     (heads, at)
 }
 
-/// A path as it is sent. It has names that a directory may have, and is the same when it is written and parsed again.
+/// A path as it is sent. It has names that a directory may have, and is the same when it is written and
+/// parsed again.
 pub fn url_path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

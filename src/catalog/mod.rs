@@ -277,8 +277,8 @@ impl Array {
         }
     }
 
-    /// The snapshot, and whether to keep it: not if the schema could not be read. Then a fragment tells whether
-    /// the array is sparse, without the key too.
+    /// The snapshot, and whether to keep it: not if the schema could not be read. Then a fragment tells
+    /// whether the array is sparse, without the key too.
     fn snapshot_of(&self, listing: Arc<ArrayListing>, times: TimeRange) -> (Arc<Snapshot>, bool) {
         let schema = listing.schema_at(times.end);
         let schema = schema.map(|file| self.schemas.get(&file.name));

@@ -53,8 +53,8 @@ pub(super) struct CopyArgs {
     /// A SOURCE as for `tiledbfs mount`; or SOURCE/PATH in one
     #[arg(value_hint = ValueHint::AnyPath, value_parser = source_parser())]
     source: OsString,
-    /// Directories and files of the tree; * ? [a-z] match as in a shell. The last one is DEST: a directory, or the
-    /// name of the copy
+    /// Directories and files of the tree; * ? [a-z] match as in a shell. The last one is DEST: a directory,
+    /// or the name of the copy
     #[arg(value_name = "[PATH]... DEST", num_args = 1.., required = true)]
     #[arg(value_hint = ValueHint::AnyPath, value_parser = path_or_dest_parser())]
     paths_and_dest: Vec<OsString>,
@@ -632,8 +632,8 @@ fn local_lag(source: &Path) -> Option<Duration> {
     (!Location::is_remote(source.as_os_str())).then(|| LOCAL_LAG + storage::lag(source))
 }
 
-/// The time of a copy that is opened at `now` by a program that has `begun`: what was written before is in it.
-/// Changes show after `lag` in a local source; listings of a store may be as old as the program.
+/// The time of a copy that is opened at `now` by a program that has `begun`: what was written before is in
+/// it. Changes show after `lag` in a local source; listings of a store may be as old as the program.
 fn shown(lag: Option<Duration>, begun: SystemTime, now: SystemTime) -> SystemTime {
     let shown = match lag {
         None => begun.checked_sub(STORE_UNCERTAINTY),
@@ -642,8 +642,8 @@ fn shown(lag: Option<Duration>, begun: SystemTime, now: SystemTime) -> SystemTim
     shown.unwrap_or(UNIX_EPOCH)
 }
 
-/// The time that copies of a past state have, by which it is known. None of those that share it with others: pins, and
-/// ranges with a start.
+/// The time that copies of a past state have, by which it is known. None of those that share it with others:
+/// pins, and ranges with a start.
 fn state_time(at: Asked) -> Option<SystemTime> {
     match at {
         Asked::Within(TimeRange { start: 0, end }) if end < MAX_TIME => {
@@ -667,8 +667,8 @@ fn is_at(there: &fs::Metadata, at: SystemTime) -> bool {
 }
 
 /// Whether a file seems to be a copy of one with `len` bytes, modified at `mtime` (milliseconds since the
-/// Unix epoch), if it has all that was `written` before. Not while that is to come, as it may be of data: no change
-/// before then shows in it.
+/// Unix epoch), if it has all that was `written` before. Not while that is to come, as it may be of data: no
+/// change before then shows in it.
 fn is_copy(there: &fs::Metadata, len: u64, mtime: u64, written: Option<SystemTime>) -> bool {
     let written = written.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let written = written.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));

@@ -635,8 +635,8 @@ fn line(out: &mut String, name: &str, value: impl AsRef<str>) {
     let _ = writeln!(out, "{name:<14}{}", value.as_ref());
 }
 
-/// What an array is by the conventions of the program that wrote it, which its metadata tells, and its exports
-/// in `data/`, those that have most of it first.
+/// What an array is by the conventions of the program that wrote it, which its metadata tells, and its
+/// exports in `data/`, those that have most of it first.
 fn array_kind(array: &dyn Directory, metadata: &Value) -> Result<(Option<String>, Vec<String>)> {
     let has = |key: &str| !metadata[key].is_null();
     let keys = ["soma_object_type", "dataset_type"];
@@ -856,8 +856,8 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
     Ok(())
 }
 
-/// The corners of a raster: the lowest and highest X, then Y. `transform` is GDAL's six numbers. None if the raster
-/// is rotated.
+/// The corners of a raster: the lowest and highest X, then Y. `transform` is GDAL's six numbers. None if the
+/// raster is rotated.
 fn extent(array: &ZarrArray<'_>, transform: &str) -> Option<String> {
     let numbers = transform.split_whitespace().map(str::parse);
     let numbers: Vec<f64> = numbers.collect::<std::result::Result<_, _>>().ok()?;

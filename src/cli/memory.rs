@@ -8,8 +8,8 @@ use std::path::Path;
 /// The default size of the cache, in bytes, where memory is not short.
 const CACHE_SIZE: u64 = 256 << 20;
 
-/// The default size of the cache, in bytes: at most a quarter of the memory that this process may take. What is
-/// not cached needs some as well, and so do other programs in a container.
+/// The default size of the cache, in bytes: at most a quarter of the memory that this process may take. What
+/// is not cached needs some as well, and so do other programs in a container.
 pub(super) fn default_cache_size() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limits = [
@@ -27,8 +27,8 @@ fn machine() -> Option<u64> {
     number(SysconfVar::_PHYS_PAGES)?.checked_mul(number(SysconfVar::PAGE_SIZE)?)
 }
 
-/// The least limit of the control groups, of both versions, that a process is in whose `/proc/self/cgroup` has
-/// these `groups`. A container may see its own group in the place of the root.
+/// The least limit of the control groups, of both versions, that a process is in whose `/proc/self/cgroup`
+/// has these `groups`. A container may see its own group in the place of the root.
 fn of_groups(root: &Path, groups: &str) -> Option<u64> {
     let mut least: Option<u64> = None;
     for line in groups.lines() {

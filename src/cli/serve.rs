@@ -38,8 +38,8 @@ Examples:
 /// Where to listen without `--listen`.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8470";
 
-/// Default threads that make answers: more than there are processors, so that quick answers to some clients do not
-/// wait for slow ones to others.
+/// Default threads that make answers: more than there are processors, so that quick answers to some clients
+/// do not wait for slow ones to others.
 const ANSWER_THREADS: usize = 32;
 
 /// Threads that send and receive.
@@ -83,7 +83,8 @@ pub(super) struct ServeArgs {
     /// Show .tiledbfs/: counters, errors, work; they name paths of this machine
     #[arg(long)]
     status: bool,
-    /// Serve the files of arrays and groups as they are stored, at .tiledbfs/stored/, for `tiledbfs mount URL`
+    /// Serve the files of arrays and groups as they are stored, at .tiledbfs/stored/, for
+    /// `tiledbfs mount URL`
     #[arg(long, conflicts_with = "at")]
     stored: bool,
     /// Append a line for each request to FILE, in the combined format; `-` for stderr

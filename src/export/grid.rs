@@ -81,8 +81,8 @@ fn attributes_memory(attributes: &Attributes) -> usize {
         .sum()
 }
 
-/// The room that is left for the attributes of all variables: labels of an enumeration are stored once, and told of
-/// each attribute that has it.
+/// The room that is left for the attributes of all variables: labels of an enumeration are stored once, and
+/// told of each attribute that has it.
 pub(super) struct Room(usize);
 
 impl Room {

@@ -634,7 +634,8 @@ impl FileSystem {
     }
 
     /// Calls `add` with the entries from [`place`](place_behind) on until it returns true, because the reply
-    /// is full. Entry 0 is `.`, 1 is `..`, the listing begins at 2. ESTALE if the place is not known any more.
+    /// is full. Entry 0 is `.`, 1 is `..`, the listing begins at 2. ESTALE if the place is not known any
+    /// more.
     pub(super) fn do_readdir(
         &self,
         handle: FuseHandle,

@@ -160,7 +160,8 @@ impl Server {
         Ok(())
     }
 
-    /// Reads tokens and certificates anew, and opens the log of requests anew. Each that fails stays as it was.
+    /// Reads tokens and certificates anew, and opens the log of requests anew. Each that fails stays as it
+    /// was.
     pub fn reload(&self) {
         for (what, loaded) in [
             ("tokens", self.load_tokens()),
@@ -280,8 +281,8 @@ impl Server {
         }
     }
 
-    /// A place for one more connection. At the limit, the one that has been idle for longest is closed. None once the
-    /// server stops.
+    /// A place for one more connection. At the limit, the one that has been idle for longest is closed. None
+    /// once the server stops.
     async fn slot(&self, stopping: &mut watch::Receiver<bool>) -> Option<OwnedSemaphorePermit> {
         /// How often to look for one that is idle.
         const AGAIN: Duration = Duration::from_millis(50);
@@ -341,7 +342,8 @@ impl Server {
         drop(slot);
     }
 
-    /// The TLS connection over `stream`. None if there is none within 10 s, or the connection was asked to end.
+    /// The TLS connection over `stream`. None if there is none within 10 s, or the connection was asked to
+    /// end.
     async fn handshake<S>(
         &self,
         config: Arc<ServerConfig>,
@@ -566,7 +568,8 @@ impl Server {
         }
     }
 
-    /// The host that the client asked. 400 unless there is one; without tokens 421 if it is no name of this server.
+    /// The host that the client asked. 400 unless there is one; without tokens 421 if it is no name of this
+    /// server.
     fn host(&self, parts: &Parts) -> Result<String, Refusal> {
         let authority = parts.uri.authority().map(|authority| authority.as_str());
         let fields = parts.headers.get_all(HOST).iter().count();
@@ -667,8 +670,9 @@ fn options() -> Answer {
     answer
 }
 
-/// Receives a body that nobody asked for, as far as it is short: a client that still sends when the connection
-/// closes may not see the answer. Returns whether the body has ended. Who waits for `100 Continue` sends none.
+/// Receives a body that nobody asked for, as far as it is short: a client that still sends when the
+/// connection closes may not see the answer. Returns whether the body has ended. Who waits for `100 Continue`
+/// sends none.
 async fn receive(parts: &Parts, incoming: &mut Incoming) -> bool {
     if incoming.is_end_stream() || parts.headers.contains_key(EXPECT) {
         return incoming.is_end_stream();

@@ -76,8 +76,8 @@ pub struct Metadata {
     pub len: u64,
     /// Modification time in milliseconds since the Unix epoch.
     pub mtime: u64,
-    /// Time of the last change of any kind, which nobody can set, in milliseconds since the Unix epoch; 0 if the
-    /// backend has none.
+    /// Time of the last change of any kind, which nobody can set, in milliseconds since the Unix epoch; 0 if
+    /// the backend has none.
     pub ctime: u64,
     /// Identifies the file or directory, independent of its path.
     pub identity: u64,
@@ -95,14 +95,16 @@ pub trait Storage: Send + Sync {
         None
     }
 
-    /// The entries of a directory, sorted by the bytes of their names. `NotFound` if there is no such directory.
+    /// The entries of a directory, sorted by the bytes of their names. `NotFound` if there is no such
+    /// directory.
     fn list(&self, path: &Path) -> Result<Vec<DirEntry>>;
 
     /// The attributes of `path`; `NotFound` if it does not exist, or is [`EntryType::Other`].
     fn metadata(&self, path: &Path) -> Result<Metadata>;
 
-    /// The attributes of a directory, the first of `paths`, and of the others; None for those that do not exist.
-    /// `NotFound` if the first does not exist. Costs less than one by one if the others lie in the first.
+    /// The attributes of a directory, the first of `paths`, and of the others; None for those that do not
+    /// exist. `NotFound` if the first does not exist. Costs less than one by one if the others lie in the
+    /// first.
     fn metadata_of(&self, paths: &[PathBuf]) -> Result<Vec<Option<Metadata>>> {
         let each = paths.iter().enumerate();
         each.map(|(number, path)| found(number, self.metadata(path)))
@@ -221,7 +223,8 @@ impl dyn Storage + '_ {
         self.local().is_some_and(|local| local.is_link(path))
     }
 
-    /// Whether there is anything at `path`, also a special file, or a link that leads nowhere: of local files.
+    /// Whether there is anything at `path`, also a special file, or a link that leads nowhere: of local
+    /// files.
     pub fn is_there(&self, path: &Path) -> bool {
         self.local().is_some_and(|local| local.is_there(path))
     }

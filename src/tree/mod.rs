@@ -55,8 +55,8 @@ use std::time::{Duration, Instant};
 /// one second.
 pub const FRESH: Duration = Duration::from_millis(300);
 
-/// Since when a node counts as known that was found just now below one known since `above`. What takes long to
-/// find is not old at once, or it would be looked up again and again.
+/// Since when a node counts as known that was found just now below one known since `above`. What takes long
+/// to find is not old at once, or it would be looked up again and again.
 pub fn known_since(above: Instant) -> Instant {
     let now = Instant::now();
     now.checked_sub(FRESH / 2).map_or(now, |least| above.max(least))

@@ -47,8 +47,8 @@ const INODE_BYTES: u64 = 320;
 /// Files that four data sets keep open: of two arrays each, two of a fragment.
 const MAX_KEPT_FILES: u64 = 16;
 
-/// A system call that takes longer hangs. How long calls take is printed, beside what a thread waits that does not
-/// use the mount.
+/// A system call that takes longer hangs. How long calls take is printed, beside what a thread waits that
+/// does not use the mount.
 const MAX_CALL: Duration = Duration::from_secs(60);
 
 /// The most bytes of a file that are read at once.
@@ -349,7 +349,8 @@ fn many_readers_at_once() {
     );
     assert!(all.total() > 1000, "hardly anything was asked");
 
-    // What the kernel has forgotten is freed, but for the data sets that were made last, whose arrays keep files open.
+    // What the kernel has forgotten is freed, but for the data sets that were made last, whose arrays keep
+    // files open.
     let of_data_sets = || {
         let of_data_set = |file: &PathBuf| file.ancestors().any(|above| data_sets.contains(above));
         mount

@@ -1,5 +1,6 @@
 //! SQL over the cells of an array, by DataFusion, which reads the columns that a query names and no others:
-//! `cargo run --release -- ARRAY "SELECT avg(temperature) FROM cells"`. Dimensions and attributes are columns.
+//! `cargo run --release -- ARRAY "SELECT avg(temperature) FROM cells"`. Dimensions and attributes are
+//! columns.
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatchReader;

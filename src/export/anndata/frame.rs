@@ -143,8 +143,8 @@ impl Drop for Reserved {
 
 impl Frame {
     /// The frame of a view by joinids, whose rows are called as field `index` is if there is one; without
-    /// `index` that of its cells in order, whose rows are called 0, 1, .. Reads enumerations, and more only if a
-    /// type has changed.
+    /// `index` that of its cells in order, whose rows are called 0, 1, .. Reads enumerations, and more only
+    /// if a type has changed.
     pub(super) fn new(
         view: Arc<View>,
         index: Option<(&[u8], Option<&str>)>,

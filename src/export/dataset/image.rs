@@ -166,8 +166,8 @@ fn positive(size: &Json) -> Option<f64> {
     size.as_f64().filter(|size| *size > 0.0 && size.is_finite())
 }
 
-/// The sizes of pixels of level 0 in an image that was OME-Zarr, with the place of each axis among [`AXES`]; None
-/// for each that is no size.
+/// The sizes of pixels of level 0 in an image that was OME-Zarr, with the place of each axis among [`AXES`];
+/// None for each that is no size.
 fn sizes_of_zarr(all: &Json) -> Vec<(usize, Option<Size>)> {
     let transforms = all["coordinate_transformations"][0]
         .as_array()

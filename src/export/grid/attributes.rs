@@ -8,7 +8,8 @@ use crate::names;
 use crate::query::View;
 use std::collections::HashMap;
 
-/// The most bytes of the value of `flag_values` or `flag_meanings`: an attribute of HDF5 has 65,535 with its header.
+/// The most bytes of the value of `flag_values` or `flag_meanings`: an attribute of HDF5 has 65,535 with its
+/// header.
 const MAX_VALUE: usize = 65_490;
 
 /// `units` and `calendar` of the CF conventions for a type; empty if CF has no such unit.
