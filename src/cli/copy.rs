@@ -261,9 +261,11 @@ impl TreeCopy<'_> {
     /// Copies what was found to `target`. Adds errors of single files of a directory to `failures`.
     fn node(&mut self, found: Found<'_>, target: &Path, failures: &mut Failures) -> Result<(), Stop> {
         self.check_place(&found, target)?;
-        self.source = found.source.to_owned();
         self.above = found.above.into();
-        self.lag = local_lag(&self.source);
+        if self.source != found.source {
+            self.source = found.source.to_owned();
+            self.lag = local_lag(&self.source);
+        }
         match found.node {
             Node::File(_) if target.as_os_str().as_bytes().ends_with(b"/") && !target.is_dir() => {
                 Err(failed(target.as_os_str(), "is not a directory").into())
