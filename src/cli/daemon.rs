@@ -11,8 +11,9 @@
 //! | | ends with success |
 
 use super::{Failure, show_path};
-use crate::fuse::{self, mountinfo};
+use crate::fuse;
 use crate::printable::escape;
+use crate::storage::mountinfo;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};

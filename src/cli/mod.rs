@@ -39,8 +39,9 @@ mod times;
 mod unmount;
 
 use crate::format::MAX_VERSION;
-use crate::fuse::{SUBTYPE, mountinfo};
+use crate::fuse::SUBTYPE;
 use crate::printable::escape;
+use crate::storage::mountinfo;
 use crate::tree::TreeOptions;
 use crate::tree::times::Asked;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};

@@ -8,8 +8,9 @@ use super::{Failure, daemon, logging, show_path, stale};
 use crate::error::Result as LibraryResult;
 #[cfg(feature = "remote")]
 use crate::fuse::Access;
-use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE, mountinfo};
+use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE};
 use crate::storage::location::Location;
+use crate::storage::mountinfo;
 use crate::tree::Tree;
 use clap::{Args, ValueHint};
 use nix::mount::MsFlags;

@@ -2,7 +2,8 @@
 
 use super::{Failure, show_path};
 use crate::error::ErrorKind;
-use crate::fuse::{SUBTYPE, is_dead, mountinfo, unmount_path};
+use crate::fuse::{SUBTYPE, is_dead, unmount_path};
+use crate::storage::mountinfo;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `mount`, `mountinfo` | mounting and unmounting; the kernel's table of mounts |
+//! | `mount` | mounting and unmounting |
 //! | `requests`, `guard` | replies to the kernel, and what becomes of an error or a panic |
 //! | `filesystem` | what a request does |
 //! | `inodes`, `handles` | what the kernel knows, and what is open |
@@ -36,7 +36,6 @@ mod inodes;
 #[cfg(test)]
 mod model;
 mod mount;
-pub mod mountinfo;
 mod requests;
 
 pub use attributes::Access;

@@ -5,10 +5,10 @@
 
 use super::attributes::Access;
 use super::filesystem::{FileSystem, MAX_REQUEST, Piece};
-use super::mountinfo::{self, MountEntry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::printable;
 use crate::runtime::lock;
+use crate::storage::mountinfo::{self, MountEntry};
 use fuser::{Config, INodeNo, Session, SessionACL};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, umount2};

@@ -4,6 +4,7 @@
 //! is written to, reads fail, so that old and new bytes are never mixed. A file that is replaced or deleted
 //! stays readable through its open descriptor.
 
+use super::mountinfo::{MountEntry, mounts};
 use super::open_file_cache::is_out_of_descriptors;
 use super::permissions::PermissionCache;
 use super::walk::{Place, walk};
@@ -19,11 +20,10 @@ use nix::sys::statfs::{
     FUSE_SUPER_MAGIC, FsType, MSDOS_SUPER_MAGIC, NFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC, statfs,
 };
 use nix::sys::statvfs::statvfs;
-use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -367,27 +367,16 @@ impl LocalStorage {
 /// How old what is found at `path`, which is canonical, or below it may be: file systems of other machines
 /// answer out of caches of their own.
 pub fn lag(path: &Path) -> Duration {
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    lag_on(kind(path)).max(lag_below(path, &table))
+    lag_on(kind(path)).max(lag_below(path, &mounts().unwrap_or_default()))
 }
 
-/// The most of what is mounted below `path`, by the table of mounts.
-fn lag_below(path: &Path, table: &[u8]) -> Duration {
-    let path = path.as_os_str().as_bytes().iter().map(|byte| match byte {
-        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
-        _ => vec![*byte],
-    });
-    let path = OsString::from_vec(path.flatten().collect());
-    let lags = table.split(|byte| *byte == b'\n').filter_map(|line| {
-        // number parent major:minor root place options [tags] - type source options-of-the-file-system
-        let mut words = line.split(|byte| *byte == b' ');
-        let place = Path::new(OsStr::from_bytes(words.nth(4)?));
-        let kind = words.skip_while(|word| *word != b"-").nth(1)?;
-        Some(match place.starts_with(&path) {
-            true if kind.starts_with(b"fuse") => FUSE_RACY_WINDOW,
-            true if kind.starts_with(b"nfs") => NFS_LAG,
-            _ => Duration::ZERO,
-        })
+/// The most of those of `mounts` that are below `path`.
+fn lag_below(path: &Path, mounts: &[MountEntry]) -> Duration {
+    let below = mounts.iter().filter(|mount| mount.mount_point.starts_with(path));
+    let lags = below.map(|mount| match &*mount.fs_type {
+        kind if kind.starts_with("fuse") => FUSE_RACY_WINDOW,
+        kind if kind.starts_with("nfs") => NFS_LAG,
+        _ => Duration::ZERO,
     });
     lags.max().unwrap_or_default()
 }
@@ -499,6 +488,7 @@ impl Blob for LocalBlob {
 
 #[cfg(test)]
 mod tests {
+    use super::super::mountinfo::parse;
     use super::*;
     use crate::error::ErrorKind;
     use std::os::unix::fs::symlink;
@@ -639,7 +629,11 @@ mod tests {
             ("/data", 60),
             ("/data/nfs/x", 0),
         ] {
-            assert_eq!(lag_below(Path::new(path), table).as_secs(), seconds, "{path}");
+            assert_eq!(
+                lag_below(Path::new(path), &parse(table)).as_secs(),
+                seconds,
+                "{path}"
+            );
         }
         let dir = tempfile::tempdir().unwrap();
         let distant = LocalStorage {

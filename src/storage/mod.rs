@@ -10,6 +10,7 @@
 //! | `permissions`, `audience` | who may read a local file |
 //! | `remote` | object stores and web servers |
 //! | `memory` | a source in memory |
+//! | `mountinfo` | the kernel's table of mounts |
 //! | `tail` | a file with its end in memory |
 //! | `location` | the argument SOURCE |
 
@@ -18,6 +19,7 @@ mod local;
 pub mod location;
 #[cfg(any(test, feature = "internals"))]
 mod memory;
+pub mod mountinfo;
 mod open_file_cache;
 mod permissions;
 #[cfg(feature = "remote")]

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "mount")]
+use std::path::Path;
+use std::path::PathBuf;
 
 /// One mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub struct MountEntry {
     pub fs_type: String,
     /// The source, as the file system calls it.
     pub source: OsString,
+    /// The options of the file system, separated by commas.
+    pub options: String,
 }
 
 /// All mounts that this process sees; a mount comes after those that it covers.
@@ -26,11 +30,13 @@ pub fn mounts() -> io::Result<Vec<MountEntry>> {
 }
 
 /// The uppermost mount at exactly `path`, which must be canonical.
+#[cfg(feature = "mount")]
 pub fn mounted_at(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?.into_iter().rfind(|mount| mount.mount_point == path))
 }
 
 /// The mount that contains `path`, which must be canonical. Does not access the file system.
+#[cfg(feature = "mount")]
 pub fn mounted_above(path: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?
         .into_iter()
@@ -39,7 +45,7 @@ pub fn mounted_above(path: &Path) -> io::Result<Option<MountEntry>> {
 }
 
 /// Parses the table; skips malformed lines.
-fn parse(table: &[u8]) -> Vec<MountEntry> {
+pub(super) fn parse(table: &[u8]) -> Vec<MountEntry> {
     table
         .split(|byte| *byte == b'\n')
         .filter_map(parse_line)
@@ -67,6 +73,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         mount_point: PathBuf::from(mount_point),
         fs_type: String::from_utf8_lossy(fields.next()?).into_owned(),
         source: unescape(fields.next()?),
+        options: String::from_utf8_lossy(fields.next()?).into_owned(),
     })
 }
 
@@ -100,6 +107,7 @@ fn unescape(field: &[u8]) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn the_table_is_parsed() {
@@ -113,8 +121,10 @@ mod tests {
         assert_eq!(mounts[1].mount_point, Path::new("/mnt/a b\\c"));
         assert_eq!(mounts[1].fs_type, "fuse.tiledbfs");
         assert_eq!(mounts[1].source, "/data/my array");
+        assert_eq!(mounts[1].options, "ro,user_id=0");
     }
 
+    #[cfg(feature = "mount")]
     #[test]
     fn mounts_are_found_by_path() {
         assert!(mounted_at(Path::new("/")).unwrap().is_some());

@@ -3,12 +3,12 @@
 use super::RECHECK_AFTER;
 use super::audience::{Audience, Classes, Reached, Want};
 use super::local::identity;
+use super::mountinfo::mounts;
 use super::walk::{Place, walk};
 use crate::runtime::lock;
 use lru::LruCache;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
@@ -169,19 +169,10 @@ impl PermissionCache {
 }
 
 fn is_private(device: u64) -> bool {
-    let number = format!("{}:{}", libc::major(device), libc::minor(device));
-    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    table.split(|byte| *byte == b'\n').any(|line| {
-        // number parent major:minor root place options [tags] - type source options-of-the-file-system
-        let mut words = line.split(|byte| *byte == b' ');
-        if words.nth(2) != Some(number.as_bytes()) {
-            return false;
-        }
-        let mut words = words.skip_while(|word| *word != b"-").skip(1);
-        let kind = words.next().unwrap_or_default();
-        let options = words.nth(1).unwrap_or_default();
-        let allows_others = options.split(|byte| *byte == b',').any(|o| o == b"allow_other");
-        kind.starts_with(b"fuse") && !allows_others
+    let device = (libc::major(device), libc::minor(device));
+    mounts().unwrap_or_default().iter().any(|mount| {
+        let allows_others = mount.options.split(',').any(|option| option == "allow_other");
+        mount.device == device && mount.fs_type.starts_with("fuse") && !allows_others
     })
 }
 
@@ -260,6 +251,7 @@ fn access_list(place: &Place) -> Option<Option<AccessList>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn chmod(path: &Path, mode: u32) {

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
-use tiledbfs::internals::fuse::{mountinfo, unmount_path};
+use tiledbfs::internals::fuse::unmount_path;
+use tiledbfs::internals::storage::mountinfo;
 
 /// A temporary directory with an empty group (`group`), a mount point (`mnt`) and a directory for temporary
 /// files (`tmp`). Dropping it unmounts `mnt`.

@@ -10,8 +10,9 @@ use std::thread;
 use std::time::Duration;
 use tiledbfs::Result;
 use tiledbfs::internals::bytes::{Bytes, Output};
-use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount, mountinfo, unmount_path};
+use tiledbfs::internals::fuse::{FileSystem, MountOptions, mount, unmount_path};
 use tiledbfs::internals::layout::FileLayout;
+use tiledbfs::internals::storage::mountinfo;
 use tiledbfs::internals::tree::{self, Freshness, Node, Stat, Tree};
 
 fn tree() -> tiledbfs::internals::tree::Node {

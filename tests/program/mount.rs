@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use tiledbfs::internals::fuse::mountinfo;
+use tiledbfs::internals::storage::mountinfo;
 
 impl Place {
     fn succeeds(&self, arguments: &[&str]) {
