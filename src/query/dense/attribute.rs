@@ -97,7 +97,8 @@ impl DenseRuns {
     }
 
     /// Calls `each` with each source of `content` for `cells`, and the plan to copy from it. A source is a
-    /// layer, or None for the fill value. In each tile, older sources come first.
+    /// layer, or None for the fill value. In each tile, older sources come first. Each cell is in a plan, else
+    /// this is an `Internal` error.
     fn plans(
         &self,
         cells: &Range<u64>,
@@ -114,9 +115,11 @@ impl DenseRuns {
         // Concurrent requests begin at different tiles, so that they do not wait for the same chunks.
         let length = (cells.end - cells.start).max(1);
         let turn = ((cells.start / length) as u32).reverse_bits();
+        let mut planned = 0;
         for part in boxes(&self.shape, cells.clone()) {
             let part = part.moved(self.origin.iter().copied());
             if !self.stack.overlay.touches(&part) {
+                planned += part.cells();
                 each(None, &target.plan(&part))?;
                 continue;
             }
@@ -127,11 +130,13 @@ impl DenseRuns {
                 let parts = self.stack.overlay.parts(tile, &wanted, holds);
                 for part in &parts.boxes {
                     let Some(layer) = part.layer else {
+                        planned += part.area.cells();
                         each(None, &target.plan(&part.area))?;
                         continue;
                     };
                     let source = self.source(layer, content)?;
                     if let Shape::Dense(layout) = &source.shape {
+                        planned += part.area.cells();
                         each(Some((layer, &source)), &layout.plan(&part.area, &target))?;
                     }
                 }
@@ -150,7 +155,12 @@ impl DenseRuns {
                 Ok(())
             })?;
         }
-        Ok(())
+        match cells.end - cells.start {
+            count if count == planned => Ok(()),
+            count => Err(Error::internal(format!(
+                "{count} cells are wanted, {planned} are planned"
+            ))),
+        }
     }
 
     /// Opens the attribute in a layer.
@@ -202,43 +212,30 @@ impl DenseRuns {
 
     /// Appends fixed-size values or validity bytes of `cells`. `fill` is that of the fill value.
     fn copy(&self, cells: Range<u64>, content: Content, fill: &[u8], out: &mut Output) -> Result<()> {
-        let mut piece = Output::keeping(self.keep(out.keep));
-        out.write(|out| self.copy_to(cells, content, fill, &mut piece, out))
-    }
-
-    /// [`DenseRuns::copy`]. What is copied is read into `piece`.
-    fn copy_to(
-        &self,
-        cells: Range<u64>,
-        content: Content,
-        fill: &[u8],
-        piece: &mut Output,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
         let size = fill.len();
         let wanted = (cells.end - cells.start).checked_mul(size as u64);
         let wanted = wanted.and_then(|bytes| usize::try_from(bytes).ok());
         let wanted = wanted.ok_or_else(|| Error::limit("the read has more bytes than can be addressed"))?;
-        let before = out.len();
-        out.resize(before + wanted, 0);
-        let out = &mut out[before..];
-        self.plans(&cells, content, piece.keep, |source, plan| {
-            let Some((_, source)) = source else {
-                return plan.runs(|run| {
-                    fill_run(fill, out, &run);
+        let mut piece = Output::keeping(self.keep(out.keep));
+        out.fill(wanted, |out| {
+            self.plans(&cells, content, piece.keep, |source, plan| {
+                let Some((_, source)) = source else {
+                    return plan.runs(|run| {
+                        fill_run(fill, out, &run);
+                        Ok(())
+                    });
+                };
+                plan.windows(size as u64, source.tile_cells, |window, runs| {
+                    let bytes = window.start * size as u64..window.end * size as u64;
+                    piece.clear();
+                    source.column.read(bytes, &mut piece)?;
+                    for run in runs {
+                        let start = (run.source - window.start) as usize * size;
+                        let from = &piece[start..start + run.count as usize * size];
+                        scatter(size, from, out, run.dest as usize, run.step as usize);
+                    }
                     Ok(())
-                });
-            };
-            plan.windows(size as u64, source.tile_cells, |window, runs| {
-                let bytes = window.start * size as u64..window.end * size as u64;
-                piece.clear();
-                source.column.read(bytes, piece)?;
-                for run in runs {
-                    let start = (run.source - window.start) as usize * size;
-                    let from = &piece[start..start + run.count as usize * size];
-                    scatter(size, from, out, run.dest as usize, run.step as usize);
-                }
-                Ok(())
+                })
             })
         })
     }
@@ -395,11 +392,7 @@ impl Runs for DenseRuns {
         let wanted = usize::try_from(total)
             .map_err(|_| Error::limit("the read has more bytes than can be addressed"))?;
         let mut piece = Output::keeping(self.keep(out.keep));
-        out.write(|out| {
-            let before = out.len();
-            out.resize(before + wanted, 0);
-            self.copy_values(&runs, &mut piece, &mut out[before..])
-        })
+        out.fill(wanted, |out| self.copy_values(&runs, &mut piece, out))
     }
 
     fn part_of_cell(&self, cell: u64, bytes: Range<u64>, out: &mut Output) -> Result<()> {
