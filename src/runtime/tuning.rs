@@ -64,7 +64,8 @@ pub struct Tuning {
     /// Bytes that are made at once of a table for who goes through it.
     pub table_window_bytes: u64,
 
-    /// The most cells of a piece of a sparse matrix.
+    /// The most cells of a piece of a sparse matrix. Coordinates of so many are a chunk mostly, which is shared
+    /// then.
     pub matrix_piece_cells: u64,
 }
 
@@ -97,7 +98,7 @@ impl Tuning {
         page_values: 1 << 16,
         page_text_bytes: 1 << 20,
         table_window_bytes: 512 << 10,
-        matrix_piece_cells: 1 << 14,
+        matrix_piece_cells: 1 << 13,
     };
 
     /// For tests: with few cells it reaches the limits that large arrays reach.

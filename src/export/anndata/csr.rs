@@ -23,7 +23,7 @@
 //! to be merged, or cells are deleted, a view of the rows of a band does it: see
 //! [`sparse`](crate::query). Otherwise the tiles of fragments are read as they are, in whatever order.
 
-mod source;
+pub(super) mod source;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -34,9 +34,8 @@ use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::query::View;
 use crate::runtime::cache::{CacheKey, Entry};
-use crate::runtime::parallel;
 use crate::runtime::single_flight::Memo;
-use source::{MatrixCells, Piece, is_matrix};
+use source::{MatrixCells, Piece, is_matrix, scan};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -48,9 +47,6 @@ const MAX_BLOCK: u64 = 1 << 20;
 
 /// The least number of rows of a band, unless there are fewer, and the greatest if tiles have more.
 const BAND_ROWS: Range<u64> = 1 << 10..1 << 13;
-
-/// Pieces that are read at once, by several threads.
-const PIECES_AT_ONCE: usize = 16;
 
 /// The rows of a matrix, divided by their joinids.
 struct Bands {
@@ -402,23 +398,15 @@ impl Csr {
         })
     }
 
-    /// Reads pieces on all threads with `read`, and hands what it makes of each to `take`, in their order.
+    /// See [`scan`].
     fn scan<T: Send>(
         &self,
         pieces: &[Piece],
         what: &'static str,
         read: impl Fn(&Piece) -> Result<T> + Sync,
-        mut take: impl FnMut(T) -> Result<()>,
+        take: impl FnMut(T) -> Result<()>,
     ) -> Result<()> {
-        let path = self.view.array().path.display().to_string();
-        let cells = |pieces: &[Piece]| pieces.iter().map(Piece::count).sum();
-        let job = self.engine().work.start(self.object, path, what, cells(pieces));
-        for group in pieces.chunks(PIECES_AT_ONCE) {
-            let made = parallel::each(group.len() as u64, |number| read(&group[number as usize]))?;
-            made.into_iter().try_for_each(&mut take)?;
-            job.advance(cells(group))?;
-        }
-        Ok(())
+        scan(&self.view, self.object, pieces, what, read, take)
     }
 
     /// The rows of a piece's cells that are in the matrix, by their places, and how many cells follow each

@@ -1,7 +1,8 @@
 //! Arrays of numbers: X and layers, obsm, varm, obsp, varp, and those in uns.
 
-use super::axis::Axis;
+use super::axis::{Axis, Finder};
 use super::csr::Csr;
+use super::csr::source::{MatrixCells, Piece, scan};
 use super::frame::{Frame, place};
 use super::node::{
     Array, Attributes, Content, Element, Group, InOrder, MAX_CELLS, Member, Node, Parts, Type, Whole, encoded,
@@ -17,14 +18,12 @@ use crate::fragment::column;
 use crate::layout::CellBytes;
 use crate::query::{DimRange, View};
 use crate::runtime::cache::CacheKey;
+use crate::runtime::single_flight::Memo;
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The attribute of values.
 pub(super) const DATA: &[u8] = b"soma_data";
-
-/// Cells whose coordinates are read together.
-const BATCH: u64 = 1 << 16;
 
 /// Why an array's values have no encoding; None if they have one. Reads the schema alone.
 pub(super) fn unfit(view: &View) -> Option<&'static str> {
@@ -206,6 +205,7 @@ impl Element for Filled {
             view: self.view.clone(),
             axis,
             field,
+            cells: Arc::default(),
             width,
         };
         Ok(Array::new(of, shape, sides, encoded("array", "0.2.0"), content).into())
@@ -223,6 +223,7 @@ struct FilledChunks {
     view: Arc<View>,
     axis: Arc<Axis>,
     field: usize,
+    cells: Arc<Memo<Arc<MatrixCells>>>,
     width: u64,
 }
 
@@ -238,6 +239,7 @@ impl FilledChunks {
             view: self.view.clone(),
             axis: self.axis.clone(),
             field: self.field,
+            cells: self.cells.clone(),
             width: self.width,
             boolean: of == Type::Number(Datatype::Bool),
             rows,
@@ -312,6 +314,7 @@ struct Table {
     view: Arc<View>,
     axis: Arc<Axis>,
     field: usize,
+    cells: Arc<Memo<Arc<MatrixCells>>>,
     width: u64,
     boolean: bool,
     rows: Range<u64>,
@@ -321,44 +324,53 @@ struct Table {
 impl Table {
     fn make(&self) -> Result<Vec<u8>> {
         let mut out = vec![0; self.len as usize];
-        let rows = range(
-            self.axis.joinid(self.rows.start),
-            self.axis.joinid(self.rows.end - 1),
-        );
-        let part = self.view.part(vec![rows, DimRange::default()]);
-        let (count, opened) = (part.count()?, |field| part.open(field));
-        let (first, second, data) = (opened(0)?, opened(1)?, opened(self.field)?);
         let size = (self.len / (self.rows.end - self.rows.start) / self.width) as usize;
         // A bit for each place, set if a cell was there.
         let allows_duplicates = self.view.schema().allows_duplicates;
         let mut seen = allows_duplicates.then(|| vec![0u8; (out.len() / size).div_ceil(8)]);
-        for start in (0..count).step_by(BATCH as usize) {
-            let cells = start..count.min(start + BATCH);
-            let (first, second) = (first.values(cells.clone())?, second.values(cells.clone())?);
-            let values = data.values(cells)?;
-            let coordinates = first.as_chunks::<8>().0.iter().zip(second.as_chunks::<8>().0);
-            for ((row, column), value) in coordinates.zip(values.chunks_exact(size)) {
-                let joinid = i64::from_le_bytes(*row);
-                let Some(row) = self.axis.place(joinid) else {
-                    continue;
-                };
-                let column = place(column).filter(|column| *column < self.width);
-                let column = column.ok_or_else(|| {
-                    Error::corrupt(format!("a cell lies outside of the {} columns", self.width))
-                })?;
-                let place = ((row - self.rows.start) * self.width + column) as usize;
-                if let Some(seen) = &mut seen {
-                    let bit = 1 << (place % 8);
-                    if seen[place / 8] & bit != 0 {
-                        return Err(Error::corrupt(format!(
-                            "several cells have the coordinates ({joinid}, {column}), where a matrix has one value"
-                        )));
+        let joinids = self.axis.joinids(&self.rows);
+        let cells = self
+            .cells
+            .get_or_make(|| Ok(Arc::new(MatrixCells::new(&self.view, self.field)?)))?;
+        let pieces = cells.pieces(&joinids, &joinids)?;
+        let read = |piece: &Piece| {
+            let all = 0..piece.count() as usize;
+            Ok((piece.rows()?, piece.columns(&all)?, piece.values(&all)?))
+        };
+        let what = "putting cells into a table";
+        scan(
+            &self.view,
+            self.object,
+            &pieces,
+            what,
+            read,
+            |(rows, columns, values)| {
+                let mut row_of = Finder::new(&self.axis);
+                let coordinates = rows.as_chunks::<8>().0.iter().zip(columns.as_chunks::<8>().0);
+                for ((row, column), value) in coordinates.zip(values.chunks_exact(size)) {
+                    let joinid = i64::from_le_bytes(*row);
+                    let Some(row) = row_of.place(joinid).filter(|row| self.rows.contains(row)) else {
+                        continue;
+                    };
+                    let column = place(column).filter(|column| *column < self.width);
+                    let column = column.ok_or_else(|| {
+                        Error::corrupt(format!("a cell lies outside of the {} columns", self.width))
+                    })?;
+                    let place = ((row - self.rows.start) * self.width + column) as usize;
+                    if let Some(seen) = &mut seen {
+                        let bit = 1 << (place % 8);
+                        if seen[place / 8] & bit != 0 {
+                            return Err(Error::corrupt(format!(
+                                "several cells have the coordinates ({joinid}, {column}), where a matrix has one value"
+                            )));
+                        }
+                        seen[place / 8] |= bit;
                     }
-                    seen[place / 8] |= bit;
+                    out[place * size..(place + 1) * size].copy_from_slice(value);
                 }
-                out[place * size..(place + 1) * size].copy_from_slice(value);
-            }
-        }
+                Ok(())
+            },
+        )?;
         if self.boolean {
             out.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
         }

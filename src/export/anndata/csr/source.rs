@@ -1,4 +1,4 @@
-//! Where the cells of a matrix are read from.
+//! Where the cells of a matrix are read from, and how.
 
 use crate::bytes::{Keep, Output};
 use crate::error::{Error, Result};
@@ -10,17 +10,21 @@ use crate::fragment::cells::{Cells, FragmentCells};
 use crate::fragment::column::Content;
 use crate::fragment::info::FragmentInfo;
 use crate::query::{DimRange, View};
+use crate::runtime::parallel;
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 /// With more fragments than this, files are not held open.
 const MAX_HELD: usize = 64;
 
+/// Pieces that are read at once, by several threads.
+const PIECES_AT_ONCE: usize = 32;
+
 /// The rows, the columns and the values of cells.
 type Fields = Arc<[Arc<dyn Cells>; 3]>;
 
 /// Where the cells of a matrix come from.
-pub(super) enum MatrixCells {
+pub enum MatrixCells {
     /// Fragments all of whose cells are cells of the view, each once. Their tiles are read as they are.
     Fragments(Vec<WholeFragment>),
     /// A view whose fragments are merged, or that leaves out cells of them.
@@ -28,7 +32,7 @@ pub(super) enum MatrixCells {
 }
 
 /// A fragment all of whose cells are cells of the view.
-pub(super) struct WholeFragment {
+pub struct WholeFragment {
     info: Arc<FragmentInfo>,
     fields: Fields,
     /// The rows and the columns of its non-empty domain.
@@ -36,29 +40,29 @@ pub(super) struct WholeFragment {
 }
 
 /// Consecutive cells, in any order of rows and columns.
-pub(super) struct Piece {
+pub struct Piece {
     fields: Fields,
     cells: Range<u64>,
 }
 
 impl Piece {
     /// How many cells.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.cells.end - self.cells.start
     }
 
     /// The rows of all cells.
-    pub(super) fn rows(&self) -> Result<Output> {
+    pub fn rows(&self) -> Result<Output> {
         self.read(0, &(0..self.count() as usize))
     }
 
     /// The columns of the cells `some` of these.
-    pub(super) fn columns(&self, some: &Range<usize>) -> Result<Output> {
+    pub fn columns(&self, some: &Range<usize>) -> Result<Output> {
         self.read(1, some)
     }
 
     /// The values of the cells `some` of these.
-    pub(super) fn values(&self, some: &Range<usize>) -> Result<Output> {
+    pub fn values(&self, some: &Range<usize>) -> Result<Output> {
         self.read(2, some)
     }
 
@@ -145,7 +149,7 @@ impl WholeFragment {
 
 impl MatrixCells {
     /// The cells of `view`, whose field `values` has the values. Opens the fragments.
-    pub(super) fn new(view: &Arc<View>, values: usize) -> Result<MatrixCells> {
+    pub fn new(view: &Arc<View>, values: usize) -> Result<MatrixCells> {
         let field = &view.fields()[values];
         let whole = view.whole_fragments()?.and_then(|fragments| {
             let hold = fragments.len() <= MAX_HELD;
@@ -193,11 +197,7 @@ impl MatrixCells {
 
     /// All cells in `rows`, and others. `band` contains `rows`; where fragments are merged, those of all its
     /// rows are.
-    pub(super) fn pieces(
-        &self,
-        rows: &RangeInclusive<i64>,
-        band: &RangeInclusive<i64>,
-    ) -> Result<Vec<Piece>> {
+    pub fn pieces(&self, rows: &RangeInclusive<i64>, band: &RangeInclusive<i64>) -> Result<Vec<Piece>> {
         let mut pieces = Vec::new();
         match self {
             MatrixCells::Fragments(fragments) => {
@@ -227,4 +227,25 @@ impl MatrixCells {
         }
         Ok(pieces)
     }
+}
+
+/// Reads pieces of an array of the view on all threads with `read`, and hands what it makes of each to `take`,
+/// in their order. `what` it does it for shows in `work.json`, under the number `object`.
+pub fn scan<T: Send>(
+    view: &View,
+    object: u64,
+    pieces: &[Piece],
+    what: &'static str,
+    read: impl Fn(&Piece) -> Result<T> + Sync,
+    mut take: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    let path = view.array().path.display().to_string();
+    let cells = |pieces: &[Piece]| pieces.iter().map(Piece::count).sum();
+    let job = view.array().engine.work.start(object, path, what, cells(pieces));
+    for group in pieces.chunks(PIECES_AT_ONCE) {
+        let made = parallel::each(group.len() as u64, |number| read(&group[number as usize]))?;
+        made.into_iter().try_for_each(&mut take)?;
+        job.advance(cells(group))?;
+    }
+    Ok(())
 }
