@@ -185,21 +185,12 @@ impl Extent {
     }
 }
 
-/// Cells of a piece that are a part of a block.
+/// What has been read of a piece: the rows of all cells, and of those in `span` the columns and the values.
 struct Taken {
-    cells: Vec<Place>,
-    /// The first of the values, counted in the piece.
-    first: u32,
+    rows: Output,
+    span: Range<usize>,
+    columns: Output,
     values: Output,
-}
-
-/// Where a cell belongs in a block.
-struct Place {
-    /// The cell, counted in the piece.
-    cell: u32,
-    /// Its row, counted in the block.
-    row: u32,
-    column: u64,
 }
 
 impl Csr {
@@ -600,10 +591,11 @@ impl Csr {
             let band = self.rows.joinids(&self.bands.places(band));
             let pieces = plan.source.pieces(&(joinid..=joinid), &band)?;
             let mut parts = vec![0u32; count as usize];
-            let read = |piece: &Piece| self.take(piece, &(row..row + 1), &(0..self.columns.len()), false);
+            let (rows, columns) = (row..row + 1, 0..self.columns.len());
+            let read = |piece: &Piece| self.take(piece, &rows, &columns, false);
             self.scan(&pieces, "counting the cells of a long row", read, |taken| {
-                for place in taken.cells {
-                    parts[(place.column / self.max_block) as usize] += 1;
+                for (_, _, column) in self.cells(&taken, &rows, &columns) {
+                    parts[(column / self.max_block) as usize] += 1;
                 }
                 Ok(())
             })?;
@@ -616,44 +608,60 @@ impl Csr {
         })
     }
 
-    /// The cells of a piece that are in `rows` and `columns`, with or without their values.
+    /// Reads the columns, and the values if `values`, of a piece from its first to its last cell in `rows`; the
+    /// values only if one of the cells is in `columns`.
     fn take(&self, piece: &Piece, rows: &Range<u64>, columns: &Range<u64>, values: bool) -> Result<Taken> {
-        let mut cells = Vec::new();
-        let joinids_of_rows = piece.rows()?;
+        let mut taken = Taken {
+            rows: piece.rows()?,
+            span: 0..0,
+            columns: Output::new(),
+            values: Output::new(),
+        };
+        let mut row_of = self.row_of(rows);
+        let mut own = (0..)
+            .zip(joinids(&taken.rows))
+            .filter(|(_, joinid)| row_of(joinid).is_some());
+        if let Some((first, _)) = own.next() {
+            let last = own.last().map_or(first, |(last, _)| last);
+            taken.span = first..last + 1;
+            taken.columns = piece.columns(&taken.span)?;
+            if values && self.cells(&taken, rows, columns).next().is_some() {
+                taken.values = piece.values(&taken.span)?;
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Finds the places of joinids among `rows`, counted from the first of these.
+    fn row_of<'a>(&'a self, rows: &'a Range<u64>) -> impl FnMut(&[u8; 8]) -> Option<usize> + use<'a> {
         let mut row_of = Finder::new(&self.rows);
         let (mut before, mut row) = (None, None);
-        for (cell, joinid) in joinids(&joinids_of_rows).iter().enumerate() {
-            if before != Some(joinid) {
+        move |joinid| {
+            if before != Some(*joinid) {
                 let place = row_of.place(i64::from_le_bytes(*joinid));
                 let own = place.filter(|place| rows.contains(place));
-                (before, row) = (Some(joinid), own.map(|place| (place - rows.start) as u32));
+                (before, row) = (Some(*joinid), own.map(|place| (place - rows.start) as usize));
             }
-            if let Some(row) = row {
-                cells.push(Place {
-                    cell: cell as u32,
-                    row,
-                    column: 0,
-                });
-            }
+            row
         }
-        if let Some(span) = span(&cells) {
-            let joinids_of_columns = piece.columns(&span)?;
-            let joinids = joinids(&joinids_of_columns);
-            let mut column_of = Finder::new(&self.columns);
-            cells.retain_mut(|place| {
-                let joinid = i64::from_le_bytes(joinids[place.cell as usize - span.start]);
-                match column_of.place(joinid).filter(|column| columns.contains(column)) {
-                    Some(column) => place.column = column,
-                    None => return false,
-                }
-                true
-            });
-        }
-        let span = span(&cells).filter(|_| values);
-        Ok(Taken {
-            cells,
-            first: span.as_ref().map_or(0, |span| span.start as u32),
-            values: span.map_or_else(|| Ok(Output::new()), |span| piece.values(&span))?,
+    }
+
+    /// The cells of the span that are in `rows` and `columns`: the number of each in the span, its row, counted
+    /// from the first of `rows`, and its column.
+    fn cells<'a>(
+        &'a self,
+        taken: &'a Taken,
+        rows: &'a Range<u64>,
+        columns: &'a Range<u64>,
+    ) -> impl Iterator<Item = (usize, usize, u64)> {
+        let mut row_of = self.row_of(rows);
+        let mut column_of = Finder::new(&self.columns);
+        let rows = &joinids(&taken.rows)[taken.span.clone()];
+        let coordinates = rows.iter().zip(joinids(&taken.columns)).enumerate();
+        coordinates.filter_map(move |(cell, (row, column))| {
+            let row = row_of(row)?;
+            let column = column_of.place(i64::from_le_bytes(*column))?;
+            columns.contains(&column).then_some((cell, row, column))
         })
     }
 
@@ -678,15 +686,16 @@ impl Csr {
         let mut sorter = Sorter::new(counts, index, self.datatype().size());
         let read = |piece: &Piece| self.take(piece, &rows, &columns, true);
         self.scan(&pieces, "sorting cells by row", read, |taken| {
+            let (cells, values) = (self.cells(&taken, &rows, &columns), &taken.values);
             let placed = match (index, self.datatype().size()) {
-                (4, 1) => sorter.place::<4, 1>(&taken),
-                (4, 2) => sorter.place::<4, 2>(&taken),
-                (4, 4) => sorter.place::<4, 4>(&taken),
-                (4, 8) => sorter.place::<4, 8>(&taken),
-                (8, 1) => sorter.place::<8, 1>(&taken),
-                (8, 2) => sorter.place::<8, 2>(&taken),
-                (8, 4) => sorter.place::<8, 4>(&taken),
-                (8, 8) => sorter.place::<8, 8>(&taken),
+                (4, 1) => sorter.place::<4, 1>(cells, values),
+                (4, 2) => sorter.place::<4, 2>(cells, values),
+                (4, 4) => sorter.place::<4, 4>(cells, values),
+                (4, 8) => sorter.place::<4, 8>(cells, values),
+                (8, 1) => sorter.place::<8, 1>(cells, values),
+                (8, 2) => sorter.place::<8, 2>(cells, values),
+                (8, 4) => sorter.place::<8, 4>(cells, values),
+                (8, 8) => sorter.place::<8, 8>(cells, values),
                 _ => return Err(Error::internal("values of this size are no numbers")),
             };
             placed.ok_or_else(|| self.changed())
@@ -754,12 +763,6 @@ fn joinids(bytes: &[u8]) -> &[[u8; 8]] {
     bytes.as_chunks().0
 }
 
-/// The cells from the first to the last of `cells`; None if there is none.
-fn span(cells: &[Place]) -> Option<Range<usize>> {
-    let (first, last) = (cells.first()?, cells.last()?);
-    Some(first.cell as usize..last.cell as usize + 1)
-}
-
 /// Sorts cells by row by counting, and those of a row by column.
 struct Sorter {
     /// Where the next cell of each row belongs, and where its cells end.
@@ -794,18 +797,22 @@ impl Sorter {
         }
     }
 
-    /// Puts cells behind those of their rows. None if a row has no room for one.
-    fn place<const INDEX: usize, const VALUE: usize>(&mut self, taken: &Taken) -> Option<()> {
-        let values = taken.values.as_chunks::<VALUE>().0;
+    /// Puts cells, each with its number among `values`, its row and its column, behind those of their rows. None
+    /// if a row has no room for one.
+    fn place<const INDEX: usize, const VALUE: usize>(
+        &mut self,
+        cells: impl Iterator<Item = (usize, usize, u64)>,
+        values: &[u8],
+    ) -> Option<()> {
+        let values = values.as_chunks::<VALUE>().0;
         let indices = self.indices.as_chunks_mut::<INDEX>().0;
         let data = self.data.as_chunks_mut::<VALUE>().0;
-        for place in &taken.cells {
-            let row = &mut self.rows[place.row as usize];
-            let at = row.next()?;
-            indices[at] = *place.column.to_le_bytes().first_chunk()?;
-            data[at] = values[(place.cell - taken.first) as usize];
-            if at > self.firsts[place.row as usize] && number(&indices[at - 1]) >= place.column {
-                self.unsorted[place.row as usize] = true;
+        for (cell, row, column) in cells {
+            let at = self.rows[row].next()?;
+            indices[at] = *column.to_le_bytes().first_chunk()?;
+            data[at] = values[cell];
+            if at > self.firsts[row] && number(&indices[at - 1]) >= column {
+                self.unsorted[row] = true;
             }
         }
         Some(())

@@ -384,10 +384,11 @@ impl Bytes for Table {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
-        let cache = &self.view.array().engine.cache;
+        let engine = &self.view.array().engine;
+        let _waiting = engine.work.wait(self.object);
         let key = CacheKey::tile(self.object, self.rows.start);
         let keep = out.keep.unwrap_or(Keep::Staying);
-        let table = cache.derive(key, self.len, keep, || self.make())?;
+        let table = engine.cache.derive(key, self.len, keep, || self.make())?;
         out.share(table, range.start as usize..range.end as usize)
     }
 }
@@ -544,6 +545,7 @@ mod tests {
                 view: view(&DUPLICATES.array(&[cells]).1),
                 axis: Arc::new(Axis::Whole(5)),
                 field: 2,
+                cells: Arc::default(),
                 width: 9,
             };
             content.table(Type::Number(Datatype::Float32), 0..5)?.make()
