@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::schema::Schema;
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
-use crate::fragment::geometry::integer;
+use crate::fragment::geometry::Axis;
 use crate::query::View;
 use crate::runtime::ahead;
 use std::ops::Range;
@@ -282,14 +282,10 @@ pub(super) struct Extent {
 /// The lengths along each dimension of a dense array.
 pub(super) fn extents(schema: &Schema) -> Result<Vec<Extent>> {
     let extents = schema.dimensions.iter().map(|dimension| {
-        let missing = || Error::corrupt("a dimension of a dense array needs a domain and a tile extent");
-        let tile = dimension.tile_extent.as_ref().ok_or_else(missing)?;
-        let domain = dimension.domain.as_ref().ok_or_else(missing)?;
-        let number = |bytes: &[u8]| integer(dimension.datatype, bytes);
-        let last = number(&domain.hi)?.wrapping_sub(number(&domain.lo)?) & dimension.datatype.mask();
+        let axis = Axis::new(dimension)?;
         Ok(Extent {
-            tile: number(tile)?.max(1),
-            domain: last.saturating_add(1),
+            tile: axis.extent,
+            domain: axis.last.saturating_add(1),
         })
     });
     extents.collect()

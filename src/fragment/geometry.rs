@@ -108,6 +108,65 @@ impl Geometry {
     }
 }
 
+/// A dimension of a dense array. Cells along it have unsigned indexes, counted from the lower end of the
+/// domain. So signed, unsigned and temporal dimensions are the same, up to a domain of all 64-bit numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Axis {
+    /// The type of its coordinates.
+    pub datatype: Datatype,
+    /// The lower end of the domain, as unsigned bits.
+    pub origin: u64,
+    /// The last index of the domain.
+    pub last: u64,
+    /// Cells of a tile.
+    pub extent: u64,
+}
+
+impl Axis {
+    /// `Corrupt` if the dimension has no domain, no tile extent or no integers.
+    pub fn new(dimension: &Dimension) -> Result<Axis> {
+        let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
+            return Err(Error::corrupt(
+                "a dimension of a dense array needs a domain and a tile extent",
+            ));
+        };
+        let datatype = dimension.datatype;
+        let origin = integer(datatype, &domain.lo)?;
+        // A negative extent of a signed type means the unsigned number with the same bits.
+        let extent = integer(datatype, extent)?;
+        if extent == 0 {
+            return Err(Error::corrupt("the tile extent is 0"));
+        }
+        Ok(Axis {
+            datatype,
+            origin,
+            last: integer(datatype, &domain.hi)?.wrapping_sub(origin) & datatype.mask(),
+            extent,
+        })
+    }
+
+    /// The index of a stored coordinate; above the domain's last index if it is outside the domain.
+    pub fn index(&self, coordinate: &[u8]) -> Result<u64> {
+        Ok(integer(self.datatype, coordinate)?.wrapping_sub(self.origin) & self.datatype.mask())
+    }
+
+    /// The size of a coordinate in bytes.
+    pub fn size(&self) -> usize {
+        self.datatype.size()
+    }
+
+    /// The stored coordinate of an index: little-endian, in the first [`Axis::size`] bytes.
+    pub fn coordinate(&self, index: u64) -> [u8; 8] {
+        self.origin.wrapping_add(index).to_le_bytes()
+    }
+
+    /// First and last index of tile number `tile`. The last tile may exceed the domain.
+    pub fn tile(&self, tile: u64) -> (u64, u64) {
+        let first = tile * self.extent;
+        (first, first.saturating_add(self.extent - 1))
+    }
+}
+
 /// The extent of a dense fragment along one dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DenseAxis {
@@ -134,26 +193,13 @@ fn overflow() -> Error {
 
 /// The axis of `range`, the range of a dense fragment's non-empty domain in one dimension.
 pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
-    let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
-        return Err(Error::corrupt(
-            "a dimension of a dense fragment needs a domain and a tile extent",
-        ));
-    };
-    let datatype = dimension.datatype;
-    let origin = integer(datatype, &domain.lo)?;
-    // Extents are unsigned, and distances may exceed the signed maximum of the type.
-    let extent = integer(datatype, extent)?;
-    if extent == 0 {
-        return Err(Error::corrupt("the tile extent is 0"));
-    }
-    let distance = |bound: &[u8]| -> Result<u64> {
-        Ok(integer(datatype, bound)?.wrapping_sub(origin) & datatype.mask())
-    };
-    let (low, high) = (distance(&range.lo)?, distance(&range.hi)?);
+    let axis = Axis::new(dimension)?;
+    let (low, high) = (axis.index(&range.lo)?, axis.index(&range.hi)?);
     if low > high {
         let message = "the lower bound of the non-empty domain is above the upper one";
         return Err(Error::corrupt(message));
     }
+    let extent = axis.extent;
     let tiles = (high / extent - low / extent).checked_add(1);
     Ok(DenseAxis {
         tiles: tiles.ok_or_else(overflow)?,
@@ -164,7 +210,7 @@ pub fn dense_axis(dimension: &Dimension, range: &Range) -> Result<DenseAxis> {
 }
 
 /// A stored integer in the low bits of a u64. `Corrupt` if the type is not integral.
-pub(crate) fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
+fn integer(datatype: Datatype, bytes: &[u8]) -> Result<u64> {
     Scalar::bits(datatype, bytes).ok_or_else(|| {
         Error::corrupt(format!(
             "a dimension of a dense array cannot have type {}",

@@ -1,10 +1,10 @@
 //! The coordinates along one dimension of a dense view.
 
-use super::space::Axis;
 use crate::bytes::Output;
 use crate::error::{Error, Result};
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
+use crate::fragment::geometry::Axis;
 use std::ops::Range;
 
 /// Consecutive coordinates, once each. They are computed: dense fragments store none.

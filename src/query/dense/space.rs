@@ -1,69 +1,11 @@
-//! Boxes of cells in a domain of integers, and the tiles that they touch.
-//!
-//! Along each dimension, cells have unsigned indexes, counted from the lower end of the domain. So signed,
-//! unsigned and temporal dimensions are the same, up to a domain of all 64-bit numbers.
+//! Boxes of cells in a domain of integers, and the tiles that they touch. Cells are numbered along each
+//! dimension: see [`Axis`].
 
 use crate::error::{Error, Result};
-use crate::format::datatype::Datatype;
 use crate::format::range;
-use crate::format::schema::{Dimension, Schema};
-use crate::fragment::geometry::integer;
+use crate::format::schema::Schema;
+use crate::fragment::geometry::Axis;
 use std::ops::Range;
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Axis {
-    datatype: Datatype,
-    /// The lower end of the domain, as unsigned bits.
-    origin: u64,
-    /// The last index of the domain.
-    last: u64,
-    /// Length of a tile in cells.
-    pub(super) extent: u64,
-}
-
-impl Axis {
-    fn new(dimension: &Dimension) -> Result<Axis> {
-        let (Some(domain), Some(extent)) = (&dimension.domain, &dimension.tile_extent) else {
-            return Err(Error::corrupt(
-                "a dimension of a dense array needs a domain and a tile extent",
-            ));
-        };
-        let datatype = dimension.datatype;
-        let origin = integer(datatype, &domain.lo)?;
-        // A negative extent of a signed type means the unsigned number with the same bits.
-        let extent = integer(datatype, extent)?;
-        if extent == 0 {
-            return Err(Error::corrupt("the tile extent is 0"));
-        }
-        Ok(Axis {
-            datatype,
-            origin,
-            last: integer(datatype, &domain.hi)?.wrapping_sub(origin) & datatype.mask(),
-            extent,
-        })
-    }
-
-    /// The index of a stored coordinate; above the domain's last index if it is outside the domain.
-    pub(super) fn index(&self, coordinate: &[u8]) -> Result<u64> {
-        Ok(integer(self.datatype, coordinate)?.wrapping_sub(self.origin) & self.datatype.mask())
-    }
-
-    /// The size of a coordinate in bytes.
-    pub(super) fn size(&self) -> usize {
-        self.datatype.size()
-    }
-
-    /// The stored coordinate of an index: little-endian, in the first [`Axis::size`] bytes.
-    pub(super) fn coordinate(&self, index: u64) -> [u8; 8] {
-        self.origin.wrapping_add(index).to_le_bytes()
-    }
-
-    /// First and last index of tile number `tile`. The last tile may exceed the domain.
-    pub(super) fn tile(&self, tile: u64) -> (u64, u64) {
-        let first = tile * self.extent;
-        (first, first.saturating_add(self.extent - 1))
-    }
-}
 
 /// The dimensions of a dense array.
 #[derive(Debug, Clone)]
@@ -277,6 +219,7 @@ fn cut(shape: &[u64], run: Range<u64>, above: &mut Vec<(u64, u64)>, out: &mut Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::datatype::Datatype;
 
     #[test]
     fn runs_of_cells_become_few_boxes() {
