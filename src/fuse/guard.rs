@@ -20,12 +20,7 @@ impl Reporter {
 
     /// Counts and logs the `error` of an operation on `path`.
     pub(super) fn report(&self, path: &str, error: &Error) {
-        // The requester was killed, so nobody needs the error.
-        if error.kind() == ErrorKind::Abandoned {
-            return log::debug!("{path}: {error}");
-        }
-        self.stats.errors.add(1);
-        self.errors.record(path, error);
+        self.errors.report(path, error, &self.stats);
     }
 
     /// Reports an error inside an existing file or directory. Returns its errno, but never ENOENT, which

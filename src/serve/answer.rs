@@ -10,7 +10,6 @@ use super::range::Ranges;
 use super::webdav::{self, Depth, Propfind};
 use super::{headers, json, page};
 use crate::error::{Error, ErrorKind};
-use crate::layout::FileLayout;
 use crate::runtime::hash;
 use crate::runtime::stats::Stats;
 use crate::storage::Storage;
@@ -201,12 +200,7 @@ impl Site {
 
     /// Counts and logs an error.
     pub fn report(&self, path: &str, error: &Error) {
-        // The client is gone, so nobody needs the error.
-        if error.kind() == ErrorKind::Abandoned {
-            return log::debug!("{path}: {error}");
-        }
-        self.stats.errors.add(1);
-        self.errors.record(path, error);
+        self.errors.report(path, error, &self.stats);
     }
 
     fn find(&self, question: &Question) -> Result<Answer, Refusal> {
@@ -496,13 +490,8 @@ impl Site {
             }
         };
         answer.set(CONTENT_LENGTH, len.to_string());
-        answer.content = self.content(open, parts, len).map_err(failed)?;
+        answer.content = Content::of_file(FilePieces::new(open, parts), len).map_err(failed)?;
         Ok(answer)
-    }
-
-    /// The content of `parts` of `open`, `len` bytes together.
-    fn content(&self, open: Arc<FileLayout>, parts: Vec<Part>, len: u64) -> crate::Result<Content> {
-        Content::of_file(FilePieces::new(open, parts), len)
     }
 }
 
@@ -604,6 +593,7 @@ fn multipart(ranges: &[Range<u64>], len: u64, media_type: &str, boundary: &str) 
 mod tests {
     use super::*;
     use crate::error::Result;
+    use crate::layout::FileLayout;
     use crate::storage::MemoryStorage;
     use crate::storage::testing::ListedBy;
     use hyper::header::{IF_MODIFIED_SINCE, IF_RANGE, IF_UNMODIFIED_SINCE};

@@ -2,8 +2,9 @@
 
 use crate::calendar::now;
 use crate::describe::object;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::runtime::lock;
+use crate::runtime::stats::Stats;
 use log::Level;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -44,8 +45,18 @@ struct Cause {
 }
 
 impl ErrorLog {
+    /// Counts, records and logs the error of an operation on `path`, unless who asked for it is gone: then
+    /// nobody needs it.
+    pub fn report(&self, path: &str, error: &Error, stats: &Stats) {
+        if error.kind() == ErrorKind::Abandoned {
+            return log::debug!("{path}: {error}");
+        }
+        stats.errors.add(1);
+        self.record(path, error);
+    }
+
     /// Records and logs an error for the virtual file `path`, which is relative to the root of the tree.
-    pub fn record(&self, path: &str, error: &Error) {
+    fn record(&self, path: &str, error: &Error) {
         let now = now();
         // An error without a file of the source is about the virtual file.
         let key = match error.file() {
