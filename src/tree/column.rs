@@ -8,7 +8,7 @@ use crate::describe::Json;
 use crate::describe::schema::pipeline_json;
 use crate::error::{Error, Result};
 use crate::export::npy;
-use crate::format::datatype::CellValNum;
+use crate::format::datatype::{CellValNum, Datatype};
 use crate::fragment::Fragment;
 use crate::fragment::column::{Column, Content};
 use crate::fragment::field::Role;
@@ -150,24 +150,37 @@ impl Directory for ColumnDirectory {
 /// The directory of the tiles of a field.
 const TILES: &str = "tiles";
 
-/// The extended attributes of one content of a column, stored in `files`.
-fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<PathBuf>) -> ExtendedAttributes {
-    let field = column.field();
-    let (datatype, cell_val_num) = content.stored_as(field.datatype, field.cell_val_num);
+/// The extended attributes of one content of a field of such cells, of this shape.
+pub fn cell_attributes(
+    datatype: Datatype,
+    cell_val_num: CellValNum,
+    content: Content,
+    shape: Vec<u64>,
+) -> ExtendedAttributes {
+    let (datatype, cell_val_num) = content.stored_as(datatype, cell_val_num);
     let cell_val_num = match cell_val_num {
         CellValNum::Fixed(count) => count.to_string(),
         CellValNum::Var => "var".to_owned(),
     };
-    let filters = field.filters(&column.info().schema, column.part_of(content));
-    let filters = Json::from(filters.map(pipeline_json));
-    let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     vec![
         ("user.tiledb.datatype", datatype.name().to_owned()),
         ("user.tiledb.shape", Json::from_iter(shape).to_string()),
         ("user.tiledb.cell_val_num", cell_val_num),
+    ]
+}
+
+/// The extended attributes of one content of a column, stored in `files`.
+fn attributes(column: &Column, content: Content, shape: Vec<u64>, files: Vec<PathBuf>) -> ExtendedAttributes {
+    let field = column.field();
+    let filters = field.filters(&column.info().schema, column.part_of(content));
+    let filters = Json::from(filters.map(pipeline_json));
+    let files: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let mut attributes = cell_attributes(field.datatype, field.cell_val_num, content, shape);
+    attributes.extend([
         ("user.tiledb.filters", filters.to_string()),
         ("user.tiledb.source", files.join("\n")),
-    ]
+    ]);
+    attributes
 }
 
 /// Values, offsets or validity of a field, of all tiles or one, optionally after a NumPy header.

@@ -1,7 +1,7 @@
 //! `data/` and its `subarray/`: an array as TileDB reads it.
 
 use super::array_at::ArrayAt;
-use super::column::{find_file, listed_files};
+use super::column::{cell_attributes, find_file, listed_files};
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
 use super::export::{ExportFile, Exported};
@@ -12,7 +12,6 @@ use super::permissions::Origin;
 use super::raster::RasterDirectory;
 use super::view_source::{ViewSource, Viewed, of_view, place};
 use super::zarr::ZarrGroupDirectory;
-use crate::describe::Json;
 use crate::describe::view::{unreadable_view_json, view_json};
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::{Format, field_names, npy, tiff, zarr};
@@ -269,19 +268,10 @@ impl ColumnDirectory {
 
 /// The extended attributes of one content of a field, of this shape.
 fn attributes(view: &View, field: &Field, content: Content, shape: Vec<u64>) -> ExtendedAttributes {
-    let (datatype, cell_val_num) = content.stored_as(field.datatype, field.cell_val_num);
-    let cell_val_num = match cell_val_num {
-        CellValNum::Fixed(count) => count.to_string(),
-        CellValNum::Var => "var".to_owned(),
-    };
     let fragments: Vec<&str> = view.snapshot().fragments().map(|entry| &*entry.name).collect();
-    let source = fitting(&fragments);
-    vec![
-        ("user.tiledb.datatype", datatype.name().to_owned()),
-        ("user.tiledb.shape", Json::from_iter(shape).to_string()),
-        ("user.tiledb.cell_val_num", cell_val_num),
-        ("user.tiledb.source", source),
-    ]
+    let mut attributes = cell_attributes(field.datatype, field.cell_val_num, content, shape);
+    attributes.push(("user.tiledb.source", fitting(&fragments)));
+    attributes
 }
 
 /// `names`, one a line: as many as an extended attribute of Linux can have, 64 KiB, and in place of the
