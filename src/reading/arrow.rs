@@ -251,42 +251,21 @@ fn data_type(datatype: Datatype, cell_val_num: CellValNum) -> Result<DataType> {
     Ok(match cell_val_num {
         _ if matches!(one, DataType::LargeUtf8 | DataType::LargeBinary) => one,
         CellValNum::Fixed(1) => one,
-        CellValNum::Fixed(_) => DataType::FixedSizeList(element(datatype), list_size(cell_val_num)?),
+        CellValNum::Fixed(count) => DataType::FixedSizeList(element(datatype), list_size(count)?),
         CellValNum::Var => DataType::LargeList(element(datatype)),
     })
 }
 
 /// The length of fixed-size lists; `LimitExceeded` for what Arrow cannot count.
-fn list_size(cell_val_num: CellValNum) -> Result<i32> {
-    match cell_val_num {
-        CellValNum::Fixed(count) => i32::try_from(count)
-            .map_err(|_| Error::limit(format!("{count} values in a cell are more than Arrow can count"))),
-        CellValNum::Var => Err(Error::internal("var-sized cells have no size")),
-    }
+fn list_size(count: u32) -> Result<i32> {
+    let size = i32::try_from(count);
+    size.map_err(|_| Error::limit(format!("{count} values in a cell are more than Arrow can count")))
 }
 
 /// The elements of lists.
 fn element(datatype: Datatype) -> FieldRef {
     let nullable = matches!(datatype.kind(), Kind::Datetime | Kind::Time);
     Arc::new(Field::new("item", of_one(datatype), nullable))
-}
-
-/// Calls `$make` with the Arrow type and the Rust type of integers of a datatype. Others are an internal
-/// error.
-macro_rules! of_keys {
-    ($datatype:expr, $make:ident($($argument:expr),*)) => {
-        match $datatype {
-            Datatype::Int8 => $make::<Int8Type>($($argument),*),
-            Datatype::Int16 => $make::<Int16Type>($($argument),*),
-            Datatype::Int32 => $make::<Int32Type>($($argument),*),
-            Datatype::Int64 => $make::<Int64Type>($($argument),*),
-            Datatype::Uint8 | Datatype::Bool => $make::<UInt8Type>($($argument),*),
-            Datatype::Uint16 => $make::<UInt16Type>($($argument),*),
-            Datatype::Uint32 => $make::<UInt32Type>($($argument),*),
-            Datatype::Uint64 => $make::<UInt64Type>($($argument),*),
-            other => Err(Error::internal(format!("{} is no index", other.name()))),
-        }
-    };
 }
 
 /// The type of one value of a datatype, or of a whole cell of text or bytes.
@@ -335,11 +314,20 @@ fn of_one(datatype: Datatype) -> DataType {
 fn array(column: &Column, labels: Option<&ArrayRef>, rows: Range<u64>) -> Result<ArrayRef> {
     let count = (rows.end - rows.start) as usize;
     let rows = column.read(rows)?;
-    match labels {
-        Some(labels) => of_keys!(column.stored.datatype, indexes(&rows, count, labels)),
-        None => cells(column.datatype, column.cell_val_num, count, &|row| {
-            rows.value(row)
-        }),
+    let Some(labels) = labels else {
+        let value = |row| rows.value(row);
+        return cells(column.datatype, column.cell_val_num, count, &value);
+    };
+    match column.stored.datatype {
+        Datatype::Int8 => indexes::<Int8Type>(&rows, count, labels),
+        Datatype::Int16 => indexes::<Int16Type>(&rows, count, labels),
+        Datatype::Int32 => indexes::<Int32Type>(&rows, count, labels),
+        Datatype::Int64 => indexes::<Int64Type>(&rows, count, labels),
+        Datatype::Uint8 | Datatype::Bool => indexes::<UInt8Type>(&rows, count, labels),
+        Datatype::Uint16 => indexes::<UInt16Type>(&rows, count, labels),
+        Datatype::Uint32 => indexes::<UInt32Type>(&rows, count, labels),
+        Datatype::Uint64 => indexes::<UInt64Type>(&rows, count, labels),
+        other => Err(Error::internal(format!("{} is no index", other.name()))),
     }
 }
 
@@ -416,8 +404,8 @@ fn cells<'a>(
             let offsets = OffsetBuffer::from_lengths(lengths);
             Arc::new(LargeListArray::try_new(of_elements, offsets, values, nulls).map_err(internal)?)
         }
-        CellValNum::Fixed(_) => {
-            let size = list_size(cell_val_num)?;
+        CellValNum::Fixed(count) => {
+            let size = list_size(count)?;
             Arc::new(FixedSizeListArray::try_new(of_elements, size, values, nulls).map_err(internal)?)
         }
     })
