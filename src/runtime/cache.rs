@@ -124,9 +124,8 @@ impl Item {
         entry.memory().saturating_add(OVERHEAD)
     }
 
-    fn entry<T: Entry>(self) -> Result<Arc<T>> {
-        let other = |_| Error::internal("a cache entry has another type than its key says");
-        self.entry.downcast().map_err(other)
+    fn entry<T: Entry>(self) -> Arc<T> {
+        self.entry.downcast().expect("the key has the type of the entry")
     }
 }
 
@@ -303,7 +302,7 @@ impl ChunkCache {
     pub fn find<T: Entry>(&self, key: CacheKey) -> Option<Arc<T>> {
         let item = lock(&self.state).find(&typed::<T>(key), Keep::Staying)?;
         self.stats.cache_hits.add(1);
-        item.entry().ok()
+        Some(item.entry())
     }
 
     /// Puts an entry into the cache, in place of one with the same key. An entry larger than an eighth of the
@@ -420,7 +419,7 @@ impl ChunkCache {
         load: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
         let mut landing = match self.find_or_begin(typed::<T>(key), estimate, keep)? {
-            Begun::Found(item) => return item.entry(),
+            Begun::Found(item) => return Ok(item.entry()),
             Begun::Loading(landing) => landing,
         };
         let result = load().map(Arc::new);
