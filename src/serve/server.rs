@@ -8,7 +8,7 @@ use super::framing::MAX_HEAD;
 use super::listen::Listener;
 use super::log::{AccessLog, Line};
 use super::pool::Pool;
-use super::socket::{Busy, Connection, SLOW, Socket};
+use super::socket::{Busy, Connection, SLOW, Socket, Stream};
 use super::{answer, headers, peer, webdav};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::lock;
@@ -39,13 +39,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 
 /// How long answers may take after the server was asked to stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
@@ -231,7 +229,7 @@ impl Server {
             let _ = setsockopt(&stream, NotSentLowat, &MAX_UNSENT);
             let refused = self.refusal(|| peer::uid(address, stream.local_addr()?));
             let name = address.ip().to_canonical().to_string();
-            tokio::spawn(self.clone().serve(stream, name, refused, slot));
+            tokio::spawn(self.clone().serve(Box::new(stream), name, refused, slot));
         }
     }
 
@@ -250,7 +248,10 @@ impl Server {
                 return;
             };
             let refused = self.refusal(|| Ok(Some(stream.peer_cred()?.uid())));
-            tokio::spawn(self.clone().serve(stream, "-".to_owned(), refused, slot));
+            tokio::spawn(
+                self.clone()
+                    .serve(Box::new(stream), "-".to_owned(), refused, slot),
+            );
         }
     }
 
@@ -310,15 +311,13 @@ impl Server {
     }
 
     /// Serves one connection.
-    async fn serve<S>(
+    async fn serve(
         self: Arc<Self>,
-        stream: S,
+        stream: Box<dyn Stream>,
         name: String,
         refused: Option<Refusal>,
         slot: OwnedSemaphorePermit,
-    ) where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) {
         let connection = Connection::new();
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         lock(&self.connections).insert(number, connection.clone());
@@ -328,45 +327,47 @@ impl Server {
             refused,
             https: config.is_some(),
         };
-        match config {
-            None => self.clone().speak(stream, peer, connection, false).await,
-            Some(config) => {
-                // TLS takes room that other connections need not have.
-                if let Some(stream) = Box::pin(self.handshake(config, stream, &connection)).await {
-                    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                    Box::pin(self.clone().speak(stream, peer, connection, http2)).await;
-                }
-            }
+        let agreed = match config {
+            None => Some((stream, false)),
+            // TLS takes room that other connections need not have.
+            Some(config) => Box::pin(self.handshake(config, stream, &connection)).await,
+        };
+        if let Some((stream, http2)) = agreed {
+            self.clone().speak(stream, peer, connection, http2).await;
         }
         lock(&self.connections).remove(&number);
         drop(slot);
     }
 
-    /// The TLS connection over `stream`. None if there is none within 10 s, or the connection was asked to
-    /// end.
-    async fn handshake<S>(
+    /// The TLS connection over `stream`, and whether it speaks HTTP/2. None if there is none within 10 s, or
+    /// the connection was asked to end.
+    async fn handshake(
         &self,
         config: Arc<ServerConfig>,
-        stream: S,
+        stream: Box<dyn Stream>,
         connection: &Connection,
-    ) -> Option<TlsStream<S>>
-    where
-        S: AsyncRead + AsyncWrite + Unpin,
-    {
+    ) -> Option<(Box<dyn Stream>, bool)> {
         let mut stopping = self.stopping.subscribe();
         let accepting = pin!(timeout(SLOW, TlsAcceptor::from(config).accept(stream)));
         let ending = pin!(connection.asked_to_end());
         match until(&mut stopping, select(accepting, ending)).await? {
-            Either::Left((accepted, _)) => accepted.ok()?.ok(),
+            Either::Left((accepted, _)) => {
+                let stream = accepted.ok()?.ok()?;
+                let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                Some((Box::new(stream), http2))
+            }
             Either::Right(_) => None,
         }
     }
 
     /// Answers the requests of a connection, in either version of HTTP.
-    async fn speak<S>(self: Arc<Self>, stream: S, peer: Peer, connection: Arc<Connection>, http2: bool)
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn speak(
+        self: Arc<Self>,
+        stream: Box<dyn Stream>,
+        peer: Peer,
+        connection: Arc<Connection>,
+        http2: bool,
+    ) {
         let io = TokioIo::new(Socket::new(stream, connection.clone(), http2));
         let mut stopping = self.stopping.subscribe();
         let (server, known, client) = (self.clone(), connection.clone(), peer.name.clone());

@@ -170,6 +170,12 @@ enum Protocol {
     Http2 { received: Frames, sent: Frames },
 }
 
+/// What the bytes of a connection go through: TCP or a socket of this machine, with or without TLS. What
+/// speaks HTTP over it is compiled once.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
 /// A socket that fails with `TimedOut` when its time is up.
 pub struct Socket<S> {
     inner: S,
