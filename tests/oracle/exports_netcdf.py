@@ -412,10 +412,12 @@ def by_gdal(path, expected):
 
 
 def flat(values):
-    """The numbers of nested lists."""
-    if isinstance(values, list):
-        return [number for value in values for number in flat(value)]
-    return [float(values) if isinstance(values, str) else values]
+    """The numbers of lists that are nested equally deep, or one number."""
+    values = values if isinstance(values, list) else [values]
+    while values and isinstance(values[0], list):
+        values = [value for inner in values for value in inner]
+    return [float(value) if isinstance(value, str) else value for value in values]
+
 
 
 def run(command):
