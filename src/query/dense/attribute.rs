@@ -124,9 +124,7 @@ impl DenseRuns {
                 continue;
             }
             self.stack.space.tiles(&part, turn, |tile| {
-                let Some(wanted) = tile.common(&part) else {
-                    return Ok(());
-                };
+                let wanted = tile.common(&part).expect("the tile touches the box");
                 let parts = self.stack.overlay.parts(tile, &wanted, holds);
                 for part in &parts.boxes {
                     let Some(layer) = part.layer else {
@@ -135,22 +133,24 @@ impl DenseRuns {
                         continue;
                     };
                     let source = self.source(layer, content)?;
-                    if let Shape::Dense(layout) = &source.shape {
-                        planned += part.area.cells();
-                        each(Some((layer, &source)), &layout.plan(&part.area, &target))?;
-                    }
+                    let Shape::Dense(layout) = &source.shape else {
+                        unreachable!("a box comes from a dense layer");
+                    };
+                    planned += part.area.cells();
+                    each(Some((layer, &source)), &layout.plan(&part.area, &target))?;
                 }
                 for &(layer, newer) in &parts.points {
                     let source = self.source(layer, content)?;
-                    if let Shape::Points(points) = &source.shape {
-                        let newer = parts.whole[..newer].iter();
-                        let hiding: Vec<&Area> = newer
-                            .map(|&layer| &self.stack.overlay.layers()[layer].area)
-                            .collect();
-                        points.within(&self.stack.space, &wanted, &hiding, &target, keep, &mut |cells| {
-                            each(Some((layer, &source)), &Plan::Cells(cells))
-                        })?;
-                    }
+                    let Shape::Points(points) = &source.shape else {
+                        unreachable!("single cells come from a sparse layer");
+                    };
+                    let newer = parts.whole[..newer].iter();
+                    let hiding: Vec<&Area> = newer
+                        .map(|&layer| &self.stack.overlay.layers()[layer].area)
+                        .collect();
+                    points.within(&self.stack.space, &wanted, &hiding, &target, keep, &mut |cells| {
+                        each(Some((layer, &source)), &Plan::Cells(cells))
+                    })?;
                 }
                 Ok(())
             })?;
@@ -430,7 +430,7 @@ const MAX_WINDOW: u64 = 256 << 10;
 
 /// Writes the fill value to the cells of `run`.
 fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
-    let size = fill.len().max(1);
+    let size = fill.len();
     assert_inside(
         run.dest as usize,
         run.step as usize,
@@ -440,7 +440,7 @@ fn fill_run(fill: &[u8], out: &mut [u8], run: &Run) {
     );
     let out = &mut out[run.dest as usize * size..];
     if run.step != 1 {
-        let cells = out.chunks_exact_mut(size).step_by((run.step as usize).max(1));
+        let cells = out.chunks_exact_mut(size).step_by(run.step as usize);
         cells
             .take(run.count as usize)
             .for_each(|cell| cell.copy_from_slice(fill));

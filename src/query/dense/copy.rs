@@ -285,15 +285,11 @@ pub(super) fn assert_inside(first: usize, step: usize, count: usize, size: usize
 pub(super) fn scatter(size: usize, from: &[u8], to: &mut [u8], first: usize, step: usize) {
     fn by<const N: usize>(from: &[u8], to: &mut [u8], first: usize, step: usize) {
         let places = &mut to.as_chunks_mut::<N>().0[first..];
-        for (place, cell) in places
-            .iter_mut()
-            .step_by(step.max(1))
-            .zip(from.as_chunks::<N>().0)
-        {
+        for (place, cell) in places.iter_mut().step_by(step).zip(from.as_chunks::<N>().0) {
             *place = *cell;
         }
     }
-    assert_inside(first, step, from.len() / size.max(1), size, to.len());
+    assert_inside(first, step, from.len() / size, size, to.len());
     let start = first * size;
     match (step, size) {
         (1, _) => {
@@ -304,8 +300,8 @@ pub(super) fn scatter(size: usize, from: &[u8], to: &mut [u8], first: usize, ste
         (_, 4) => by::<4>(from, to, first, step),
         (_, 8) => by::<8>(from, to, first, step),
         _ => {
-            let places = to[start..].chunks_exact_mut(size.max(1));
-            for (place, cell) in places.step_by(step.max(1)).zip(from.chunks_exact(size.max(1))) {
+            let places = to[start..].chunks_exact_mut(size);
+            for (place, cell) in places.step_by(step).zip(from.chunks_exact(size)) {
                 place.copy_from_slice(cell);
             }
         }

@@ -144,9 +144,7 @@ impl Overlay {
         let mut hiding: HashSet<Area> = HashSet::new();
         for &number in &touching[..count] {
             let layer = &self.layers[number];
-            let Some(covered) = layer.area.common(tile) else {
-                continue;
-            };
+            let covered = layer.area.common(tile).expect("what is wanted is in the tile");
             if !holds(number) {
                 if layer.dense {
                     hiding.insert(covered);
