@@ -191,8 +191,8 @@ impl Places {
         let of = |bounds: &[usize]| match *bounds {
             [first, end] if first == end => Some((0, &[][..])),
             [first, end] if first + 1 == end => {
-                let (segment, got) = self.segments.get(first).zip(got.get(first)?.as_ref())?;
-                Some((segment.cells.start, got.as_chunks().0))
+                let cells = got[first].as_ref()?.as_chunks().0;
+                Some((self.segments[first].cells.start, cells))
             }
             _ => None,
         };

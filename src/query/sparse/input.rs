@@ -256,7 +256,8 @@ impl Input {
         runs.collect()
     }
 
-    /// Reads a window of at most `most` candidates from `rank` on; of fewer if their values are long.
+    /// Reads a window of at most `most` candidates from `rank` on, where there is one; of fewer if their
+    /// values are long.
     pub(super) fn window<K: SortKey>(
         &self,
         order: &GlobalOrder,
@@ -265,9 +266,7 @@ impl Input {
         most: u64,
     ) -> Result<Window<K>> {
         let at = self.candidates.partition_point(|run| run.end() <= rank);
-        let Some(run) = self.candidates.get(at) else {
-            return Ok(Window::empty_at(rank));
-        };
+        let run = &self.candidates[at];
         let start = run.cells.start + (rank - run.rank);
         let mut cells = start..run.cells.end.min(start.saturating_add(most));
         // If the window reaches the end of a tile, it ends there, so that no chunk is read for two windows.
@@ -334,8 +333,8 @@ impl Input {
         for (bit, &i) in self.floats.iter().enumerate() {
             let column = &columns[i];
             let datatype = self.info.schema.dimensions[i].datatype;
-            let size = column.values.len() / count.max(1);
-            for (cell, value) in column.values.chunks_exact(size.max(1)).enumerate() {
+            let size = column.values.len() / count;
+            for (cell, value) in column.values.chunks_exact(size).enumerate() {
                 let Some(number) = Scalar::read(datatype, value).map(Scalar::float) else {
                     return Err(Error::internal("a coordinate is no number"));
                 };

@@ -98,7 +98,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
         // A candidate takes memory for its key, time, rank and mark.
         let each = size_of::<K>() + 3 * 8;
         let tuning = rules.tuning;
-        let window = rules.memory / (WINDOWS_AHEAD * each * members.len().max(1)) as u64;
+        let window = rules.memory / (WINDOWS_AHEAD * each * members.len()) as u64;
         let cursors = from.iter().zip(to).map(|(&from, &to)| Cursor {
             windows: VecDeque::with_capacity(WINDOWS_AHEAD),
             at: 0,
@@ -224,7 +224,7 @@ impl<'a, K: SortKey> Merge<'a, K> {
     fn fill_batch(&mut self) -> std::result::Result<(), Stop> {
         self.next = 0;
         let tuning = self.rules.tuning;
-        let most = tuning.batch_candidates / self.members.len().max(1);
+        let most = tuning.batch_candidates / self.members.len();
         let most = most.max(tuning.batch_candidates_per_member);
         for member in 0..self.cursors.len() {
             self.read_ahead(member, WINDOWS_AHEAD)?;

@@ -281,7 +281,7 @@ impl Sparse {
             for (input, cells, whole) in cells.sources(run.clone())? {
                 let fragment = &fragments[input.index];
                 let geometry = &input.info.geometry;
-                let size = geometry.tile_cells.max(1);
+                let size = geometry.tile_cells;
                 let mut tiles: Vec<Range<u64>> = Vec::new();
                 let mut full = whole;
                 for run in cells {
@@ -413,27 +413,24 @@ struct Components<K> {
 impl<K: SortKey + 'static> Components<K> {
     fn new(array: Arc<Array>, state: u64, rules: Rules, inputs: Vec<Arc<Input>>) -> Self {
         let taking_part: Vec<&Arc<Input>> = inputs.iter().filter(|input| input.count() > 0).collect();
-        let mut intervals: Vec<(Option<(K, K)>, usize)> = taking_part
-            .iter()
-            .enumerate()
-            .map(|(i, input)| (interval(&rules.order, &input.info), i))
-            .collect();
+        let intervals = taking_part.iter().enumerate();
+        let intervals = intervals.map(|(i, input)| Some((interval(&rules.order, &input.info)?, i)));
         let mut groups: Vec<Vec<usize>> = Vec::new();
-        if intervals.iter().any(|(interval, _)| interval.is_none()) {
-            groups.push((0..taking_part.len()).collect());
-        } else {
-            intervals.sort_by(|a, b| a.0.cmp(&b.0));
-            let mut end: Option<&K> = None;
-            for (interval, i) in &intervals {
-                let Some((low, high)) = interval else { continue };
-                match groups.last_mut() {
-                    Some(group) if end.is_some_and(|end| low <= end) => group.push(*i),
-                    _ => groups.push(vec![*i]),
+        match intervals.collect::<Option<Vec<((K, K), usize)>>>() {
+            None => groups.push((0..taking_part.len()).collect()),
+            Some(mut intervals) => {
+                intervals.sort_by(|a, b| a.0.cmp(&b.0));
+                let mut end: Option<&K> = None;
+                for ((low, high), i) in &intervals {
+                    match groups.last_mut() {
+                        Some(group) if end.is_some_and(|end| low <= end) => group.push(*i),
+                        _ => groups.push(vec![*i]),
+                    }
+                    end = end.max(Some(high));
                 }
-                end = end.max(Some(high));
             }
         }
-        let components = groups.into_iter().filter(|group| !group.is_empty()).enumerate();
+        let components = groups.into_iter().enumerate();
         let components = components.map(|(number, mut group)| {
             // Members are in reading order, so that a later one is newer.
             group.sort_unstable();
@@ -716,14 +713,14 @@ fn overlap(members: &[Arc<Input>]) -> bool {
     if members.len() < 2 {
         return false;
     }
-    let domains: Option<Vec<&Rect>> = members.iter().map(|input| input.info.exact_domain()).collect();
-    let (Some(domains), Some(first)) = (domains, members.first()) else {
-        return true;
-    };
-    if domains.len() > MAX_COMPARED {
+    if members.len() > MAX_COMPARED {
         return true;
     }
-    let schema = &first.info.schema;
+    let domains = members.iter().map(|input| input.info.exact_domain());
+    let Some(domains) = domains.collect::<Option<Vec<&Rect>>>() else {
+        return true;
+    };
+    let schema = &members[0].info.schema;
     let apart = |a: &Rect, b: &Rect| {
         schema
             .dimensions

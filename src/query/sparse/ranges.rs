@@ -38,8 +38,8 @@ impl Ranges {
                 lo: lo.map(<[u8]>::to_vec),
                 hi: hi.map(<[u8]>::to_vec),
             };
-            let current = schema.current_domain.as_ref().and_then(|rect| rect.get(i));
-            let wanted = subarray.and_then(|ranges| ranges.get(i));
+            let current = schema.current_domain.as_ref().map(|rect| &rect[i]);
+            let wanted = subarray.map(|ranges| &ranges[i]);
             let current = current.map(|range| axis(Some(&range.lo), Some(&range.hi)));
             let wanted = wanted.map(|range| axis(range.lo.as_deref(), range.hi.as_deref()));
             [current, wanted]
@@ -118,5 +118,21 @@ impl Axis {
                 _ => Ordering::Equal,
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::testing::open_local;
+    use crate::runtime::tuning::Tuning;
+    use std::path::Path;
+
+    #[test]
+    #[should_panic(expected = "out of bounds")]
+    fn a_dimension_without_a_range_is_not_taken_for_an_open_one() {
+        let array = open_local(Path::new("tests/data/sample/lightning"), &Tuning::SMALL).unwrap();
+        let schema = array.schema(&array.snapshot(None).unwrap()).unwrap();
+        Ranges::new(&schema, Some(&[]));
     }
 }
