@@ -8,6 +8,7 @@ use super::input::Window;
 use super::member::{Member, Rules};
 use crate::error::Result;
 use crate::query::order::SortKey;
+use std::cmp::Ordering;
 use std::ops::Range;
 
 /// Consecutive candidates of a member.
@@ -203,14 +204,14 @@ impl<K: SortKey> Batch<K> {
             }));
         }
         // A stable sort of runs that ascend is a merge of these runs.
-        match timed {
+        self.candidates.sort_by(|a, b| {
             // Candidates of one time and member stay in stored order.
-            true => self.candidates.sort_by(|a, b| {
-                let order = a.key.cmp(&b.key).then_with(|| b.time.cmp(&a.time));
-                order.then_with(|| b.member.cmp(&a.member))
-            }),
-            false => self.candidates.sort_by(|a, b| a.key.cmp(&b.key)),
-        }
+            let newest_first = || match timed {
+                true => (b.time, b.member).cmp(&(a.time, a.member)),
+                false => Ordering::Equal,
+            };
+            a.key.cmp(&b.key).then_with(newest_first)
+        });
         for Candidate {
             key,
             rank,

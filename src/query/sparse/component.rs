@@ -205,7 +205,7 @@ impl<K: SortKey + 'static> Component<K> {
                 block: Arc::new(block),
             })),
             Err(Stop::Unsorted(_)) => match self.as_stored(engine, rules)? {
-                Some(input) if self.order.is_found_by_readers(engine) => Err(unsorted(engine, input)),
+                Some(input) if engine.disorder.is_found_by_readers() => Err(unsorted(engine, input)),
                 _ => Ok(None),
             },
             Err(Stop::Failed(error)) => Err(error),

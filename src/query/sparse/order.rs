@@ -48,11 +48,6 @@ impl<K> Default for Order<K> {
 }
 
 impl<K: SortKey> Order<K> {
-    /// Whether readers of coordinates find out.
-    pub(super) fn is_found_by_readers(&self, engine: &Engine) -> bool {
-        engine.disorder.is_found_by_readers()
-    }
-
     /// Whether the cells are read as they are stored. If not, they have to be sorted.
     pub(super) fn is_stored(&self, engine: &Engine, rules: &Rules, input: &Input) -> Result<bool> {
         if input.is_unsorted {
@@ -62,7 +57,7 @@ impl<K: SortKey> Order<K> {
         if input.keeps_order_of_writer() {
             return Ok(true);
         }
-        match self.is_found_by_readers(engine) && !is_looked_at_first(rules, input) {
+        match engine.disorder.is_found_by_readers() && !is_looked_at_first(rules, input) {
             true => Ok(true),
             false => self.all.get_or_make(|| look_at_order::<K>(rules, input)),
         }
