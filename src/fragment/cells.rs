@@ -96,7 +96,7 @@ impl dyn Cells + '_ {
     /// there are fewer.
     pub(crate) fn append(&self, content: Content, entries: Range<u64>, out: &mut Output) -> Result<()> {
         let size = match content {
-            Content::Data => self.cell_size().unwrap_or(1),
+            Content::Data => self.cell_size().expect("the cells have a fixed size"),
             Content::Offsets => 8,
             Content::Validity => 1,
         };
@@ -217,5 +217,23 @@ impl Cells for FragmentCells {
             true => open.read(range, out),
             false => out.kept(Keep::Staying, |out| open.read(range, out)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::testing::open_local;
+    use crate::runtime::tuning::Tuning;
+    use std::path::Path;
+
+    #[test]
+    #[should_panic(expected = "fixed size")]
+    fn bytes_of_var_sized_cells_are_not_taken_for_cells() {
+        let array = open_local(Path::new("tests/data/sample/weather"), &Tuning::SMALL).unwrap();
+        let info = array.listing().unwrap().fragments[0].fragment.open().unwrap();
+        let field = info.fields.iter().find(|field| field.cell_size().is_none());
+        let cells = FragmentCells::new(info.clone(), field.unwrap().clone());
+        let _ = (&cells as &dyn Cells).values(0..1);
     }
 }

@@ -257,7 +257,7 @@ impl GlobalOrder {
             axis.tiles(values, tiles, coordinates);
         }
         let Some(curve) = &self.curve else { return };
-        let buckets = block.buckets.chunks_exact_mut(cells.max(1));
+        let buckets = block.buckets.chunks_exact_mut(cells);
         for (i, ((axis, column), buckets)) in self.axes.iter().zip(columns).zip(buckets).enumerate() {
             for (cell, bucket) in buckets.iter_mut().enumerate() {
                 *bucket = curve.bucket(i, axis.value(column, first + cell));

@@ -392,7 +392,7 @@ impl Column {
                     &*read
                 }
             };
-            for coordinate in along.chunks_exact((size as usize).max(1)) {
+            for coordinate in along.chunks_exact(size as usize) {
                 let end = (row - row % inner + inner).min(stop);
                 for _ in row..end {
                     out.extend_from_slice(coordinate);

@@ -84,7 +84,7 @@ impl Page<'_> {
         };
         let valid = self.column.validity(rows.clone())?;
         let strip = matches!(self.leaf.encoding, Encoding::Bytes { strip: true });
-        let step = (self.engine.tuning.page_text_bytes / size.max(1)).max(1);
+        let step = (self.engine.tuning.page_text_bytes / size).max(1);
         let mut out = Vec::new();
         let null = |row: u64| {
             let place = (row - rows.start) as usize;
@@ -96,7 +96,7 @@ impl Page<'_> {
             let mut lens = vec![size; (end - row) as usize];
             if strip {
                 let stored = self.column.cells()?.values(row..end)?;
-                let texts = stored.chunks_exact((size as usize).max(1));
+                let texts = stored.chunks_exact(size as usize);
                 for (len, text) in lens.iter_mut().zip(texts) {
                     *len = self.leaf.text_len(text);
                 }
