@@ -435,26 +435,24 @@ impl TileBounds {
             },
             _ => None,
         };
-        if self.0.is_none() {
-            let mut dimensions = vec![Vec::new(); info.schema.dimensions.len()];
-            info.visit_tile_boxes(|_, bounds| {
-                for (list, (lo, hi)) in dimensions.iter_mut().zip(bounds) {
-                    list.push((lo.to_vec(), hi.to_vec()));
-                }
-                Ok(())
-            })?;
-            self.0 = Some(dimensions);
-        }
-        let tiles = self
-            .0
-            .as_ref()
-            .and_then(|all| all.get(dimension))
-            .into_iter()
-            .flatten();
-        if tiles.clone().count() as u64 != info.geometry.tile_num {
+        let dimensions = match &self.0 {
+            Some(dimensions) => dimensions,
+            None => {
+                let mut dimensions = vec![Vec::new(); info.schema.dimensions.len()];
+                info.visit_tile_boxes(|_, bounds| {
+                    for (list, (lo, hi)) in dimensions.iter_mut().zip(bounds) {
+                        list.push((lo.to_vec(), hi.to_vec()));
+                    }
+                    Ok(())
+                })?;
+                self.0.insert(dimensions)
+            }
+        };
+        let tiles = &dimensions[dimension];
+        if tiles.len() as u64 != info.geometry.tile_num {
             return Ok(FieldStatistics::Nothing);
         }
-        let bounds = tiles.enumerate().map(|(tile, (lo, hi))| {
+        let bounds = tiles.iter().enumerate().map(|(tile, (lo, hi))| {
             let value = |bytes: &[u8]| {
                 let value = Value::new(leaf, bytes);
                 value.filter(|value| is_ordinary(value, sums.as_deref(), tile))
