@@ -143,6 +143,11 @@ pub fn unregistered(engine: &Engine, path: &Path, group: &Group) -> Result<Vec<(
     Ok(found)
 }
 
+/// Whether an entry of a group's directory is one of TileDB's own directories there.
+fn is_own(entry: &DirEntry) -> bool {
+    [GROUP_DIRECTORY, "__meta"].iter().any(|name| entry.name == *name)
+}
+
 /// Why a member of [`OpenGroup::outside`] is not shown.
 pub const OUTSIDE: &str = "it lies outside of the source";
 
@@ -277,7 +282,7 @@ impl OpenGroup {
         }
         let entries = self.engine.storage.list(&self.path)?.into_iter();
         let directories = entries
-            .filter(|entry| entry.entry_type == EntryType::Directory)
+            .filter(|entry| entry.entry_type == EntryType::Directory && !is_own(entry))
             .map(|entry| (self.path.join(&entry.name), entry.name));
         let removed = self.removed(&group);
         let unregistered = directories.filter(|(at, _)| !seen.contains(at) && !removed.contains(at));
@@ -462,6 +467,22 @@ mod tests {
                 [Err(libc::EACCES), Ok(None)]
             ]
         );
+    }
+
+    /// Each listing looks into all candidates.
+    #[test]
+    fn directories_of_the_group_itself_are_no_candidates() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [GROUP_DIRECTORY, "__meta", "__other", "array"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        let storage = LocalStorage::new(folder.path(), false, Arc::default()).unwrap();
+        let engine = Engine::new(Arc::new(storage), 1, Vec::new(), Arc::default());
+        let members = OpenGroup::new(Arc::new(engine), PathBuf::new())
+            .members()
+            .unwrap();
+        let names: Vec<&[u8]> = members.places.iter().map(|place| &*place.name).collect();
+        assert_eq!(names, [&b"__other"[..], b"array"]);
     }
 
     #[test]
