@@ -437,6 +437,11 @@ impl Group {
                 }
             }
         }
+        // How many variables would have a name without suffixes: `x`, `x.data`.
+        let mut sharing: HashMap<Vec<u8>, usize> = HashMap::new();
+        for name in found.iter().flat_map(|(member, _)| member.variable_names()) {
+            *sharing.entry(name.to_vec()).or_default() += 1;
+        }
         let mut taken = HashSet::new();
         for (member, ends) in found {
             let fixed = self.metadata.fixed(&member.name);
@@ -462,19 +467,22 @@ impl Group {
                 }
             }
             common.extend(member.dimensions.iter().cloned().zip(lengths.iter().copied()));
-            self.add(member, lengths, from, &mut taken)?;
+            self.add(member, lengths, from, &sharing, &mut taken)?;
         }
         Ok(())
     }
 
-    /// Adds the variables of a member whose dimensions have these lengths.
+    /// Adds the variables of a member whose dimensions have these lengths. `sharing` counts the variables of
+    /// all members by their names without suffixes.
     fn add(
         &mut self,
         found: Found,
         lengths: Vec<u64>,
         from: Lengths,
+        sharing: &HashMap<Vec<u8>, usize>,
         taken: &mut HashSet<String>,
     ) -> Result<()> {
+        let is_collected = found.is_collected();
         let mut member = Member {
             schema: found.schema,
             selection: found.selection,
@@ -487,22 +495,10 @@ impl Group {
         if let Some(metadata) = &found.metadata {
             member.ground = Ground::of(metadata, Placed::of(metadata, &view)?.as_ref());
         }
-        let attributes = member.schema.attributes.len();
-        let collected = attributes != 1
-            || found.is_scalar
-            || found
-                .name
-                .strip_prefix(COLLECTED)
-                .is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit));
         let fields = member.schema.fields().into_iter().enumerate();
-        // How many attributes would have a name without suffixes: `x`, `x.data`.
-        let mut sharing: HashMap<&[u8], usize> = HashMap::new();
-        for attribute in &member.schema.attributes {
-            *sharing.entry(without_suffix(&attribute.name)).or_default() += 1;
-        }
         let mut variables = Vec::new();
         for (index, field) in fields.skip(member.schema.dimensions.len()) {
-            let name = match collected {
+            let name = match is_collected {
                 true => {
                     let own = without_suffix(&field.name);
                     let mut dimensions = member.schema.dimensions.iter();
@@ -929,6 +925,30 @@ impl Found {
 }
 
 impl Found {
+    /// Whether its attributes are variables of their own names. TileDB-CF makes `<name>_` of a variable
+    /// `<name>` of xarray over a dimension of that name, in an array of the variable's name, whatever that is.
+    fn is_collected(&self) -> bool {
+        let [only] = &self.schema.attributes[..] else {
+            return true;
+        };
+        let number = self.name.strip_prefix(COLLECTED);
+        let is_numbered =
+            number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit));
+        let is_of_xarray = only.name.strip_suffix(b"_") == Some(&self.name);
+        self.is_scalar || is_numbered && !is_of_xarray
+    }
+
+    /// The names of its variables, without suffixes.
+    fn variable_names(&self) -> Vec<&[u8]> {
+        let attributes = self.schema.attributes.iter();
+        match self.is_collected() {
+            true => attributes
+                .map(|attribute| without_suffix(&attribute.name))
+                .collect(),
+            false => vec![&self.name],
+        }
+    }
+
     /// The number of the level that the array of an image is, with the field that has the values; or why it
     /// is none. `view` and `metadata` are those of the array.
     fn level(

@@ -471,15 +471,13 @@ def joined(checks, point):
     said = json.loads((group / "dataset.json").read_text())
     checks.equal("joined: dimensions", said["dimensions"], {"x": 9, "y": 5, "z": 0})
     shown = {(one["array"], one["attribute"], one["name"]) for one in said["variables"]}
-    # Of the two variables called `a`, that of the earlier member is shown; libtiledb orders members as it likes.
-    first = ("array7", "a.data", "a") if ("array7", "a.data", "a") in shown else ("clash", "a", "a")
-    checks.equal("joined: variables", shown, {("long", "v", "long"), ("short", "v", "short"), first, ("clash", "b", "b"), ("other", "v", "other"),
+    checks.equal("joined: variables", shown, {("long", "v", "long"), ("short", "v", "short"), ("array7", "a.data", "a.data"), ("clash", "a", "a"), ("clash", "b", "b"), ("other", "v", "other"),
                                               ("fixed", "v", "fixed"), ("text", "u", "u"), ("scalar", "once", "once"), ("never", "v", "never"),
                                               *(("suffixed", name, name) for name in ("obs.data", "obs.index", "obs"))})
     reasons = {one["what"]: one["reason"] for one in said["left_out"]}
-    checks.equal("joined: left out", sorted(reasons), sorted(["_NCProperties", "__tiledb_array_fixed_dimensions.other", "away", "cells", "array7/a.data" if first[0] == "clash" else "clash/a", "from1", "gone", "text", "text/t", "array7", "clash", "long"]))
+    checks.equal("joined: left out", sorted(reasons), sorted(["_NCProperties", "__tiledb_array_fixed_dimensions.other", "away", "cells", "from1", "gone", "text", "text/t", "array7", "clash", "long"]))
     with xarray.open_zarr(group / "dataset.zarr", decode_cf=False) as zarred, xarray.open_dataset(group / "dataset.nc", decode_cf=False) as opened:
-        for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9))), ("once", -1), ("never", [])):
+        for name, want in (("long", list(range(9))), ("short", list(range(9))), ("a", list(range(9))), ("a.data", list(range(9))), ("fixed", [0, 1, 2, -1, -1]), ("u", list(range(9))), ("once", -1), ("never", [])):
             checks.equal(f"joined: {name}", (zarred[name].values.tolist(), opened[name].values.tolist()), (want, want))
         checks.equal("joined: fills", (zarred["long"].attrs["_FillValue"], int(opened["u"].attrs["_FillValue"])), (-1, 9))
         checks.equal("joined: attributes", (zarred.attrs, dict(opened.attrs)), ({"title": "joined", "_hidden": 1.5},) * 2)

@@ -72,6 +72,41 @@ fn an_attribute_whose_type_changed_is_left_out_alone() {
 }
 
 #[test]
+fn variables_have_the_names_of_the_file() {
+    let array = |dimension, attribute| {
+        written(&OneTile {
+            dimensions: &[(dimension, 4)],
+            attributes: &[(attribute, Datatype::Int32, 1, false)],
+        })
+    };
+    let names = |arrays: &[(&str, MemoryStorage)]| {
+        let dataset = dataset(arrays, &[]);
+        let names: Vec<String> = dataset.zarr().unwrap().names().map(str::to_owned).collect();
+        (names, dataset.root.left_out.len())
+    };
+    // Of a file with `a.data` over x, `a` over y, and `time` over time.
+    let arrays = [
+        ("array0", array("x", "a.data")),
+        ("array1", array("y", "a")),
+        ("array2", array("time", "time.data")),
+    ];
+    assert_eq!(
+        names(&arrays),
+        (vec!["a.data".to_owned(), "a".to_owned(), "time".to_owned()], 0)
+    );
+    // Each variable of xarray is an array.
+    let arrays = [
+        ("array1", array("array1", "array1_")),
+        ("a", array("a", "a_")),
+        ("array2", array("a", "array2")),
+    ];
+    assert_eq!(
+        names(&arrays),
+        (vec!["array1".to_owned(), "a".to_owned(), "array2".to_owned()], 0)
+    );
+}
+
+#[test]
 fn labels_of_dimensions_are_left_out_with_a_reason() {
     let array = OneTile {
         dimensions: &[("x", 4)],
