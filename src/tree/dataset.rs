@@ -39,6 +39,9 @@ const IMAGE: &str = "image.ome.zarr";
 /// The most groups of a data set.
 const MAX_GROUPS: usize = 256;
 
+/// Why a group is left out that has two places: two members, or a member elsewhere.
+const MET_BEFORE: &str = "the data set has it in another place";
+
 /// A group whose exports are shown.
 #[derive(Clone)]
 pub struct ShownGroup {
@@ -235,22 +238,26 @@ fn source(
         let name = String::from_utf8_lossy(name).into_owned();
         found.left_out.push((name, OUTSIDE.to_owned()));
     }
-    // TileDB-CF does not register groups in groups.
-    let removed = group.removed(known);
+    // TileDB-CF does not register groups in groups. Those that nobody ever registered anything in are members
+    // already.
+    let mut others = group.removed(known);
+    others.extend(groups.iter().map(|(_, at)| at.clone()));
     for (name, kind) in unregistered(engine, group.path(), known)? {
         let at = group.path().join(OsStr::from_bytes(&name));
-        if kind == ObjectType::Group && !removed.contains(&at) {
+        if kind == ObjectType::Group && !others.contains(&at) {
             groups.push((name, at));
         }
     }
     for (name, at) in groups {
         // Through links, a few groups have any number of paths.
-        if engine.storage.is_link(&at) {
+        let reason = match engine.storage.is_link(&at) {
+            true => Some("it is a link"),
+            false if walk.groups.insert(at.clone()) => None,
+            false => Some(MET_BEFORE),
+        };
+        if let Some(reason) = reason {
             let name = String::from_utf8_lossy(&name).into_owned();
-            found.left_out.push((name, "it is a link".to_owned()));
-            continue;
-        }
-        if !walk.groups.insert(at.clone()) {
+            found.left_out.push((name, reason.to_owned()));
             continue;
         }
         if walk.groups.len() > MAX_GROUPS {
@@ -354,9 +361,12 @@ impl File for GroupFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::testing::Bytes;
+    use crate::query::testing::{UUID, generic};
     use crate::storage::Storage;
     use crate::storage::testing::ListedBy;
     use crate::tree::{Tree, TreeOptions};
+    use std::fs;
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -391,5 +401,35 @@ mod tests {
                 Err(error) => assert!(!failing && error.kind() == ErrorKind::NotFound),
             }
         }
+    }
+
+    #[test]
+    fn a_group_is_shown_once_and_what_is_left_out_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |group: &str, members: &[(&str, &str)]| {
+            let directory = folder.path().join(group).join("__group");
+            fs::create_dir_all(&directory).unwrap();
+            let head = Bytes::default().u32(2).u64(members.len() as u64);
+            let body = members.iter().fold(head, |body, (name, uri)| {
+                let member = body.u32(2).u8(ObjectType::Group as u8).u8(1);
+                member.text64(uri).u8(1).text64(name).u8(0)
+            });
+            fs::write(directory.join(format!("__1_1_{UUID}_2")), generic(&body.bytes)).unwrap();
+        };
+        write("", &[("one", "g"), ("two", "g"), ("self", ".")]);
+        // Groups that are no members, with and without details.
+        write("other", &[]);
+        for group in ["g", "bare"] {
+            fs::create_dir_all(folder.path().join(group).join("__group")).unwrap();
+        }
+        let tree = Tree::open(folder.path(), &TreeOptions::default()).unwrap();
+        let document = tree.root.find(JSON).unwrap().unwrap().read_all().unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&document).unwrap();
+        let groups: Vec<&String> = document["groups"].as_object().unwrap().keys().collect();
+        assert_eq!(groups, ["one", "bare", "other"]);
+        let left_out = document["left_out"].as_array().unwrap().iter();
+        let twice = left_out.filter(|one| one["reason"] == MET_BEFORE);
+        let twice: Vec<_> = twice.map(|one| one["what"].as_str().unwrap()).collect();
+        assert_eq!(twice, ["two", "self"]);
     }
 }
