@@ -317,10 +317,12 @@ impl ArrayListing {
         })
     }
 
-    /// A listing with this schema, these fragments, oldest first, these deletes, oldest first, and these
-    /// metadata files, oldest first. All are committed, and nothing has replaced them.
+    /// A listing with these schemas, of which `schema` is in force, these fragments, oldest first, these
+    /// deletes, oldest first, and these metadata files, oldest first. All are committed, and nothing has
+    /// replaced them.
     pub(super) fn of(
-        schema: Option<SchemaFile>,
+        schema: Option<&SchemaFile>,
+        schemas: Vec<SchemaFile>,
         mut fragments: Vec<FragmentEntry>,
         deletes: Vec<DeleteFile>,
         metadata: Vec<MetadataFile>,
@@ -332,12 +334,12 @@ impl ArrayListing {
         let names = names
             .chain(deletes.iter().map(|file| &file.parsed))
             .chain(metadata.iter().map(|file| &file.parsed));
-        let schemas = schema.iter().map(|file| file.mtime);
-        let mtime = names.map(|name| name.timestamps.1).chain(schemas).max();
+        let schema = schema.map(|file| file.mtime);
+        let mtime = names.map(|name| name.timestamps.1).chain(schema).max();
         ArrayListing {
             by_name: by_name(&fragments),
             identities: [None; 2],
-            schemas: schema.into_iter().collect(),
+            schemas,
             fragments,
             commits: Vec::new(),
             vacuums: Vec::new(),

@@ -65,7 +65,7 @@ impl fmt::Display for Pin {
     }
 }
 
-/// A state of an array that has a pin. Its listings hold nothing else.
+/// A state of an array that has a pin. Its listings hold nothing else, but for the schemas of fragments.
 pub struct Pinned {
     /// Its name.
     pub pin: Pin,
@@ -75,7 +75,7 @@ pub struct Pinned {
     snapshot: Arc<Snapshot>,
     /// What is seen of the arrays of its dimension labels, by path.
     labels: HashMap<PathBuf, Arc<Snapshot>>,
-    /// The number of fragments and files that it is made of.
+    /// The number of fragments and files that it is made of, with all schemas.
     size: usize,
     /// The last listing of the array that it was looked for in.
     listing: Mutex<Weak<ArrayListing>>,
@@ -223,7 +223,8 @@ impl Array {
             path,
             snapshot,
             labels: snapshots.collect(),
-            size: seen.iter().filter(|seen| **seen).count() + parts.len(),
+            size: seen.iter().filter(|seen| **seen).count()
+                + parts.iter().map(|part| part.listing.schemas.len()).sum::<usize>(),
             listing: Mutex::new(Arc::downgrade(&listing)),
         });
         lock(&self.pins).remember(pinned.clone());
@@ -288,7 +289,8 @@ impl Part {
         let (fragments, seen) = seen.split_at(listing.fragments.len());
         let (deletes, metadata) = seen.split_at(listing.deletes.len());
         let listing = ArrayListing::of(
-            self.schema.clone(),
+            self.schema.as_ref(),
+            listing.schemas.clone(),
             kept(&listing.fragments, fragments),
             kept(&listing.deletes, deletes),
             kept(&listing.metadata.files, metadata),
@@ -760,7 +762,13 @@ mod tests {
     #[test]
     fn few_states_are_remembered() {
         let mut pins = Pins::default();
-        let listing = Arc::new(ArrayListing::of(None, Vec::new(), Vec::new(), Vec::new()));
+        let listing = Arc::new(ArrayListing::of(
+            None,
+            Vec::new(),
+            Vec::new(),
+            Vec::new(),
+            Vec::new(),
+        ));
         let snapshot = Arc::new(Snapshot::new(listing, TimeRange::ALL, false));
         for hash in [0, 1, 2, 2, 3] {
             pins.remember(Arc::new(Pinned {

@@ -4,14 +4,17 @@
 use super::{Merge, Role, View};
 use crate::error::Result;
 use crate::format::field::{Form, Stored};
+use crate::format::schema::Schema;
+use crate::fragment::prefetch::outlines;
 use crate::runtime::requester::settled;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 impl View {
-    /// For each field, whether some schema of the array has an attribute of the same name with another type,
-    /// so that [`View::unreadable`] may have a reason. True for all attributes, for now, while a schema
-    /// cannot be had that may turn up. Reads schemas alone.
+    /// For each field, whether a fragment that is seen was written with a schema that has an attribute of
+    /// the same name with another type, so that [`View::unreadable`] may have a reason. True for more
+    /// attributes, for now, while a schema or a fragment cannot be had that may turn up. Reads schemas, and
+    /// the footers of fragments if some schema has such an attribute.
     pub(crate) fn may_be_unreadable(&self) -> Result<Cow<'_, [bool]>> {
         if let Some(changed) = self.changed.get() {
             return Ok(Cow::Borrowed(changed));
@@ -22,22 +25,36 @@ impl View {
         let attributes: HashMap<&[u8], (usize, Form)> = attributes
             .map(|(i, field)| (&*field.name, (i, field.form())))
             .collect();
-        let files = self.of.snapshot.listing.schemas.iter();
+        let differ = |schema: &Schema, changed: &mut [bool]| {
+            for other in &schema.attributes {
+                if let Some((i, wanted)) = attributes.get(&*other.name) {
+                    let found = Stored::of(Some(((), other.form())), *wanted);
+                    changed[*i] |= matches!(found, Stored::Other(..));
+                }
+            }
+        };
+        let snapshot = &self.of.snapshot;
+        let files = snapshot.listing.schemas.iter();
         for file in files.filter(|file| file.name != self.of.schema_file.name) {
-            let schema = match settled(self.of.array.schemas.get(&file.name))? {
-                Ok(schema) => schema,
+            match settled(self.of.array.schemas.get(&file.name))? {
+                Ok(schema) => differ(&schema, &mut changed),
                 Err(error) if error.may_pass() => {
                     attributes.values().for_each(|(i, _)| changed[*i] = true);
                     return Ok(Cow::Owned(changed));
                 }
                 // The fragments of a schema that cannot be read cannot be read either.
                 Err(_) => continue,
+            }
+        }
+        if changed.contains(&true) {
+            // Schemas of later do not change what is seen in this state.
+            let outlines = outlines(&self.of.array.engine, &snapshot.fragment_list());
+            let Ok(outlines) = settled(outlines)? else {
+                return Ok(Cow::Owned(changed));
             };
-            for other in &schema.attributes {
-                if let Some((i, wanted)) = attributes.get(&*other.name) {
-                    let found = Stored::of(Some(((), other.form())), *wanted);
-                    changed[*i] |= matches!(found, Stored::Other(..));
-                }
+            changed.fill(false);
+            for outline in outlines {
+                differ(&outline.schema, &mut changed);
             }
         }
         Ok(Cow::Borrowed(self.changed.get_or_init(|| changed)))
@@ -57,5 +74,37 @@ impl View {
             (_, Role::Dimension(_)) => None,
         };
         Ok(found.map(|(fragment, what)| format!("fragment {fragment} has it with {what}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::time::{TimeRange, When};
+    use crate::query::View;
+    use crate::query::selection::Selection;
+    use crate::query::testing::open_local;
+    use crate::runtime::tuning::Tuning;
+    use std::path::Path;
+
+    #[test]
+    fn a_pinned_state_knows_the_types_of_before_and_no_state_those_of_later() {
+        let array = open_local(Path::new("tests/data/versions/v22/evolved"), &Tuning::SMALL).unwrap();
+        let reasons = |when: When| {
+            let view = View::of(Selection::new(array.clone(), when).unwrap());
+            let fields = 0..view.fields().len();
+            let reasons: Vec<Option<String>> = fields.map(|field| view.unreadable(field).unwrap()).collect();
+            (
+                reasons,
+                view.may_be_unreadable().unwrap().into_owned(),
+                view.pin(),
+            )
+        };
+        let (now, may, pin) = reasons(When::Now);
+        assert_eq!(now.iter().flatten().count(), 1);
+        let pinned = array.pinned(pin.unwrap()).unwrap();
+        assert_eq!(reasons(When::Pinned(pinned)), (now, may, pin));
+        // Before `a` came back with another type.
+        let (then, may, _) = reasons(When::Within(TimeRange::until(15)));
+        assert!(then.iter().all(Option::is_none) && !may.contains(&true));
     }
 }
