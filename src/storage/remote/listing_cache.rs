@@ -361,6 +361,11 @@ impl Lister<'_> {
         share.admit(page, || self.room.drop_listings())
     }
 
+    /// Whether the store lists in byte order, as far as is known from it and from `page`.
+    fn is_ordered(&self, page: &Page) -> bool {
+        self.pages.ordered && page.objects.is_sorted_by(|one, other| one.path <= other.path)
+    }
+
     /// Lists the directory to the depth that its first page suggests.
     async fn list(&self, depth: Depth) -> Result<Listed> {
         let names = self.pages.expected(self.path);
@@ -369,7 +374,11 @@ impl Lister<'_> {
         {
             let share = Share::of(self.room);
             self.admit(&share, &first)?;
-            let (flat, complete) = split_page(self.path, &first);
+            let (flat, mut complete) = split_page(self.path, &first);
+            if !self.is_ordered(&first) {
+                // What else is in them may be on any page.
+                complete.clear();
+            }
             if first.next.is_some() && !flat {
                 return self.list_names(complete, share).await;
             }
@@ -403,8 +412,8 @@ impl Lister<'_> {
 
     async fn list_flat(&self, mut first: Page, names: &[String], share: Arc<Share>) -> Result<Listed> {
         let cuts = match first.next {
-            Some(_) => cuts(self.path, &first, names),
-            None => Vec::new(),
+            Some(_) if self.is_ordered(&first) => cuts(self.path, &first, names),
+            _ => Vec::new(),
         };
         let mut tree = Tree::new(self.path);
         let mut tokens = Tokens::default();
@@ -450,7 +459,8 @@ impl Lister<'_> {
             };
             self.admit(share, &page)?;
             next = tokens.next(&mut page)?;
-            if page.objects.first().is_some_and(|object| *object.path <= *after) {
+            let begins_before = page.objects.first().is_some_and(|object| *object.path <= *after);
+            if begins_before || !self.is_ordered(&page) {
                 return Ok(None);
             }
             let last = page.objects.last().map(|object| object.path.as_str());
@@ -500,10 +510,11 @@ fn cuts(path: &str, first: &Page, names: &[String]) -> Vec<String> {
     [end.path.clone()].into_iter().chain(ends).collect()
 }
 
-/// Whether to list a directory with this first page flat, and the subdirectories that are complete in it.
+/// Whether to list a directory with this first page flat, and the subdirectories that are complete in it if
+/// the store lists in byte order.
 fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
     let mut trees: BTreeMap<&str, Tree> = BTreeMap::new();
-    let mut names = 0_usize;
+    let mut files = 0_usize;
     let mut last = "";
     for object in &page.objects {
         let below = match path {
@@ -515,18 +526,18 @@ fn split_page(path: &str, page: &Page) -> (bool, Vec<Tree>) {
         };
         let Some(below) = below else { continue };
         let name = below.split('/').next().unwrap_or_default();
-        if name != last {
-            names += 1;
-            last = name;
-        }
+        last = name;
         if below.contains('/') {
             let tree = trees.entry(name).or_insert_with(|| Tree::new(&join(path, name)));
             tree.add(Page {
                 objects: vec![object.clone()],
                 ..Page::default()
             });
+        } else {
+            files += 1;
         }
     }
+    let names = trees.len() + files;
     // The page may not contain all of the last one.
     trees.remove(last);
     let flat = page.objects.len() <= names.saturating_mul(MAX_FLAT_KEYS_PER_NAME);

@@ -70,6 +70,8 @@ pub struct Store {
     pub objects: Arc<dyn ObjectStore>,
     /// The same store, for listings page by page; None if the store has no pages.
     pub pages: Option<Arc<dyn PaginatedListStore>>,
+    /// Whether these are in byte order, unless one shows that it is not.
+    pub ordered: bool,
     /// The prefix of all keys in the source.
     pub prefix: Key,
     /// The URL for messages, without a trailing slash and without secrets.
@@ -242,6 +244,8 @@ fn milliseconds(object: &ObjectMeta) -> u64 {
 struct Pages {
     objects: Arc<dyn ObjectStore>,
     pages: Option<Arc<dyn PaginatedListStore>>,
+    /// As in [`Store`].
+    ordered: bool,
     prefix: Key,
     /// Limits concurrent requests.
     permits: tokio::sync::Semaphore,
@@ -273,6 +277,7 @@ impl Pages {
         Pages {
             objects: store.objects.clone(),
             pages: store.pages.clone(),
+            ordered: store.ordered,
             prefix: store.prefix.clone(),
             permits: tokio::sync::Semaphore::new(MAX_LISTINGS),
             expected: Mutex::default(),

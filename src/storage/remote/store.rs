@@ -182,6 +182,7 @@ impl Opening<'_> {
         Store {
             objects,
             pages: None,
+            ordered: true,
             prefix,
             url: self.url.to_owned(),
             unsigned,
@@ -372,8 +373,8 @@ impl Opening<'_> {
                 }
             }
         }
+        let bucket = builder.get_config_value(&S3Key::Bucket).unwrap_or_default();
         if !is_set(&builder, S3Key::Region) && endpoint.is_none() && !self.url.starts_with("http") {
-            let bucket = builder.get_config_value(&S3Key::Bucket).unwrap_or_default();
             builder = builder.with_region(self.region(&bucket, &client)?);
         }
         let builder = builder
@@ -384,7 +385,10 @@ impl Opening<'_> {
         if let Some(name) = elsewhere.filter(|_| !unsigned) {
             self.fetch_credentials(name, &**store.credentials())?;
         }
-        Ok(self.by_pages(store, prefix, unsigned))
+        Ok(Store {
+            ordered: !is_directory_bucket(&bucket),
+            ..self.by_pages(store, prefix, unsigned)
+        })
     }
 
     /// Fetches credentials from the service in the setting `name`, to fail early; the store caches them.
@@ -610,6 +614,12 @@ fn bucket_url(bucket: &str) -> String {
     }
 }
 
+/// Whether S3 lists this bucket in no order: it is a directory bucket (S3 Express One Zone), which its name
+/// tells, or that of an access point to it.
+fn is_directory_bucket(bucket: &str) -> bool {
+    bucket.ends_with("--x-s3") || bucket.ends_with("--xa-s3")
+}
+
 /// No retries.
 fn no_retries() -> RetryConfig {
     RetryConfig {
@@ -658,6 +668,17 @@ mod tests {
         assert_eq!(bucket_url("a-b1"), "https://a-b1.s3.amazonaws.com");
         for bucket in ["a.b", "Old", "old_one"] {
             assert_eq!(bucket_url(bucket), format!("https://s3.amazonaws.com/{bucket}"));
+        }
+    }
+
+    #[test]
+    fn directory_buckets_are_known_by_their_names() {
+        for (bucket, is) in [
+            ("b--use1-az5--x-s3", true),
+            ("b--use1-az5--xa-s3", true),
+            ("b-x-s3", false),
+        ] {
+            assert_eq!(is_directory_bucket(bucket), is, "{bucket}");
         }
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct TestStore {
     pub(crate) under_way: Mutex<(usize, usize)>,
     /// Keys in listings that `object_store` cannot parse.
     pub(crate) odd: Mutex<Vec<String>>,
+    /// Listings are in the order of this.
+    pub(crate) order: Mutex<fn(&str) -> String>,
     /// Keys per page.
     pub(crate) page: usize,
 }
@@ -85,6 +87,7 @@ impl TestStore {
             breaks: AtomicBool::new(false),
             under_way: Mutex::default(),
             odd: Mutex::default(),
+            order: Mutex::new(str::to_owned),
             page,
         })
     }
@@ -118,6 +121,7 @@ impl TestStore {
         Store {
             objects: self.clone(),
             pages: Some(self.clone()),
+            ordered: true,
             prefix: Key::parse(prefix).unwrap(),
             url: format!("test://{prefix}"),
             unsigned: false,
@@ -217,7 +221,11 @@ impl PaginatedListStore for TestStore {
             }
             let after = options.page_token.max(options.offset).unwrap_or_default();
             let most = options.max_keys.unwrap_or(self.page).min(self.page);
-            let mut names = names.into_iter().filter(|name| *name > after);
+            let order = *self.order.lock().unwrap();
+            let mut names: Vec<String> = names.into_iter().collect();
+            names.sort_by_key(|name| order(name));
+            let after = order(&after);
+            let mut names = names.into_iter().filter(|name| order(name) > after);
             let page: Vec<String> = names.by_ref().take(most).collect();
             for name in &page {
                 Key::parse(name)?;

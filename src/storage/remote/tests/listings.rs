@@ -350,6 +350,43 @@ fn large_prefixes_are_listed_by_directory() {
 }
 
 #[test]
+fn stores_may_list_in_another_order() {
+    // By names before directories; and even numbers first, so that the first page alone is in byte order.
+    let by_name = |key: &str| {
+        let (directory, name) = key.rsplit_once('/').unwrap_or(("", key));
+        format!("{name}/{directory}")
+    };
+    let by_digit = |key: &str| match key.ends_with(|last: char| "13579".contains(last)) {
+        true => format!("x{key}"),
+        false => key.to_owned(),
+    };
+    type Order = fn(&str) -> String;
+    for (order, ordered) in [(by_name as Order, true), (by_digit, false)] {
+        // Many keys for each name: listed by directory. One for each: listed flat.
+        let store = TestStore::new(20);
+        *store.order.lock().unwrap() = order;
+        let numbers: Vec<String> = (0..30).map(|number| format!("{number:02}")).collect();
+        for number in &numbers {
+            for directory in ["a", "b"] {
+                store.put(&format!("p/{directory}/{number}"), b"1");
+            }
+        }
+        let opened = Store {
+            ordered,
+            ..store.store("p")
+        };
+        let storage = RemoteStorage::open(opened, settings()).unwrap();
+        assert_eq!(names(&*storage, ""), ["a", "b"]);
+        for directory in ["a", "b"] {
+            storage
+                .will_list_named(Path::new(directory), &|| Ok(numbers.clone()))
+                .unwrap();
+            assert_eq!(names(&*storage, directory), numbers, "{directory}");
+        }
+    }
+}
+
+#[test]
 fn expected_names_let_pages_be_listed_concurrently() {
     let all: Vec<String> = (0..100).map(|number| format!("f{number:02}")).collect();
     let some = |step: usize| all.iter().step_by(step).cloned().collect::<Vec<_>>();
