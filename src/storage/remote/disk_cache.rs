@@ -161,18 +161,20 @@ impl DiskCache {
         }
         self.reserve(stored)?;
         let path = self.path(key);
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        // In the same file system, so that it can be renamed.
-        let temporary = self
-            .parts
-            .join(format!("{TEMPORARY}{}-{next}", std::process::id()));
+        // In the same file system, so that it can be renamed. In another container, or on another machine,
+        // another process may have the same id.
+        let (temporary, mut file) = loop {
+            let next = self.next.fetch_add(1, Ordering::Relaxed);
+            let temporary = self
+                .parts
+                .join(format!("{TEMPORARY}{}-{next}", std::process::id()));
+            let mut options = OpenOptions::new();
+            match options.write(true).create_new(true).mode(0o600).open(&temporary) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                file => break (temporary, file?),
+            }
+        };
         let written = (|| {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&temporary)?;
             file.write_all(&digest(key, bytes))?;
             file.write_all(bytes)?;
             match fs::rename(&temporary, &path) {
@@ -496,6 +498,19 @@ mod tests {
             let total = fs::read_to_string(cache.parts.join(TOTAL)).unwrap();
             assert!(total.starts_with("00000000000000001032 "), "{text}: {total}");
         }
+    }
+
+    #[test]
+    fn processes_of_the_same_id_do_not_write_to_one_file() {
+        let (folder, cache) = cache(10_000);
+        let left = cache.parts.join(format!("{TEMPORARY}{}-0", std::process::id()));
+        fs::write(&left, "of another container").unwrap();
+        let other = DiskCache::open(folder.path(), 10_000).unwrap();
+        for (number, cache) in [cache, other].iter().enumerate() {
+            cache.put(&key("a", number as u64), b"one");
+            assert_eq!(cache.get(&key("a", number as u64)).unwrap(), "one");
+        }
+        assert_eq!(fs::read(&left).unwrap(), b"of another container");
     }
 
     #[test]
