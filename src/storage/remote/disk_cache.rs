@@ -98,7 +98,11 @@ impl DiskCache {
             )?;
         }
         // Another mount may have had a larger bound.
-        cache.reserve(0)?;
+        match cache.reserve(0, Duration::ZERO) {
+            // Who has the lock keeps to its own bound, or counts all parts, which may take long.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            reserved => reserved?,
+        }
         Ok(cache)
     }
 
@@ -159,7 +163,7 @@ impl DiskCache {
         if stored > self.max_bytes.min(MAX_STORED) {
             return Ok(());
         }
-        self.reserve(stored)?;
+        self.reserve(stored, MAX_LOCK_WAIT)?;
         let path = self.path(key);
         // In the same file system, so that it can be renamed. In another container, or on another machine,
         // another process may have the same id.
@@ -193,8 +197,9 @@ impl DiskCache {
         written
     }
 
-    /// Adds `bytes` to the sum; evicts parts if they do not fit.
-    fn reserve(&self, bytes: u64) -> io::Result<()> {
+    /// Adds `bytes` to the sum; evicts parts if they do not fit. `WouldBlock` if others have the lock for
+    /// longer than `most`.
+    fn reserve(&self, bytes: u64, most: Duration) -> io::Result<()> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -203,7 +208,7 @@ impl DiskCache {
             .mode(0o600)
             .open(self.parts.join(TOTAL))?;
         // The lock is released when the file is closed, and when the process is killed.
-        lock_within(&file, MAX_LOCK_WAIT)?;
+        lock_within(&file, most)?;
         let boot = boot();
         let mut text = Vec::new();
         (&file).take(256).read_to_end(&mut text)?;
@@ -288,7 +293,10 @@ fn lock_within(file: &File, most: Duration) -> io::Result<()> {
             Ok(()) => return Ok(()),
             Err(TryLockError::Error(error)) => return Err(error),
             Err(TryLockError::WouldBlock) if begun.elapsed() >= most => {
-                return Err(io::Error::other("another process holds the lock of its lengths"));
+                return Err(io::Error::new(
+                    io::ErrorKind::WouldBlock,
+                    "another process holds the lock of its lengths",
+                ));
             }
             Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY),
         }
@@ -511,6 +519,19 @@ mod tests {
             assert_eq!(cache.get(&key("a", number as u64)).unwrap(), "one");
         }
         assert_eq!(fs::read(&left).unwrap(), b"of another container");
+    }
+
+    #[test]
+    fn it_is_opened_while_another_process_has_the_lock() {
+        let (folder, cache) = cache(10_000);
+        let total = File::open(cache.parts.join(TOTAL)).unwrap();
+        total.lock().unwrap();
+        let begun = Instant::now();
+        let other = DiskCache::open(folder.path(), 10_000).unwrap();
+        assert!(begun.elapsed() < MAX_LOCK_WAIT);
+        drop(total);
+        other.put(&key("a", 0), b"one");
+        assert_eq!(cache.get(&key("a", 0)).unwrap(), "one");
     }
 
     #[test]
