@@ -200,13 +200,22 @@ impl DiskCache {
     /// Adds `bytes` to the sum; evicts parts if they do not fit. `WouldBlock` if others have the lock for
     /// longer than `most`.
     fn reserve(&self, bytes: u64, most: Duration) -> io::Result<()> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.parts.join(TOTAL))?;
+        let open = || {
+            let mut options = OpenOptions::new();
+            let options = options.read(true).write(true).create(true);
+            options.truncate(false).mode(0o600).open(self.parts.join(TOTAL))
+        };
+        let mut file = match open() {
+            // Somebody has removed the cache.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(&self.parts)?;
+                open()?
+            }
+            file => file?,
+        };
         // The lock is released when the file is closed, and when the process is killed.
         lock_within(&file, most)?;
         let boot = boot();
@@ -532,6 +541,17 @@ mod tests {
         drop(total);
         other.put(&key("a", 0), b"one");
         assert_eq!(cache.get(&key("a", 0)).unwrap(), "one");
+    }
+
+    #[test]
+    fn what_was_removed_is_made_again() {
+        let (_folder, cache) = cache(10_000);
+        cache.put(&key("a", 0), b"one");
+        fs::remove_dir_all(&cache.parts).unwrap();
+        assert_eq!(cache.get(&key("a", 0)), None);
+        cache.put(&key("a", 0), b"one");
+        assert_eq!(cache.get(&key("a", 0)).unwrap(), "one");
+        assert_eq!(fs::metadata(&cache.parts).unwrap().mode() & 0o777, 0o700);
     }
 
     #[test]
