@@ -22,7 +22,7 @@ pub(super) const PARTIAL: &str = ".tiledbfs-part";
 pub(super) const SAVED: &str = ".tiledbfs-part-saved";
 
 /// The name of [`SAVED`] while it is written.
-const SAVED_NEXT: &str = ".tiledbfs-part-saved-next";
+pub(super) const SAVED_NEXT: &str = ".tiledbfs-part-saved-next";
 
 /// The time between two points from which a copy can be continued.
 pub(super) const SAVE_EVERY: Duration = Duration::from_secs(3);
@@ -127,10 +127,13 @@ impl<'p> Partial<'p> {
             self.file.sync_data().inspect_err(|_| saved.identity = None)?;
             let next = self.place.path(SAVED_NEXT);
             remove(&next)?;
-            let mut file = File::create_new(&next)?;
-            file.write_all(text(identity, whole).as_bytes())?;
-            file.sync_data()?;
-            fs::rename(&next, self.place.path(SAVED))?;
+            let renamed = (|| {
+                let mut file = File::create_new(&next)?;
+                file.write_all(text(identity, whole).as_bytes())?;
+                file.sync_data()?;
+                fs::rename(&next, self.place.path(SAVED))
+            })();
+            renamed.inspect_err(|_| drop(fs::remove_file(&next)))?;
             saved.exists = true;
         }
         saved.at = Instant::now();
@@ -158,7 +161,8 @@ impl<'p> Partial<'p> {
     pub(super) fn stop(self) -> io::Result<()> {
         let mut saved = lock(&self.saved);
         let long = saved.exists || saved.at.elapsed() >= self.save_every;
-        if long && self.save(&mut saved).is_ok() && saved.exists {
+        // On a full disk what was saved before still counts, unless bytes were lost.
+        if long && (self.save(&mut saved).is_ok() || saved.identity.is_some()) && saved.exists {
             return Ok(());
         }
         remove(&self.place.path(SAVED))?;

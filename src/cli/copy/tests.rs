@@ -1,4 +1,4 @@
-use super::partial::{PARTIAL, SAVED};
+use super::partial::{PARTIAL, SAVED, SAVED_NEXT};
 use super::*;
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, ErrorKind, Result};
@@ -309,6 +309,18 @@ fn a_copy_that_was_stopped_goes_on_there() {
     // Its state is unknown.
     let opened = Place::open(place.path(), false).unwrap();
     Partial::open(&opened, Duration::ZERO).unwrap().stop().unwrap();
+    assert_eq!(finished(place.path(), 1), 2 * PIECE_SIZE);
+}
+
+#[test]
+fn what_was_saved_stays_where_no_more_can_be() {
+    let place = tempfile::tempdir().unwrap();
+    let stop = || assert!(copied_to(place.path(), &two_of_four(1), false, Duration::ZERO).is_err());
+    stop();
+    // As on a full disk.
+    fs::create_dir(place.path().join(SAVED_NEXT)).unwrap();
+    stop();
+    fs::remove_dir(place.path().join(SAVED_NEXT)).unwrap();
     assert_eq!(finished(place.path(), 1), 2 * PIECE_SIZE);
 }
 
