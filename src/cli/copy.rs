@@ -469,19 +469,24 @@ impl TreeCopy<'_> {
             return Err(failed(target.as_os_str(), "is not the name of a file").into());
         };
         let held = place.path(name);
-        if let Ok(there) = fs::symlink_metadata(&held) {
-            if there.is_symlink() {
-                return Err(write(io::Error::other(IS_LINK)).into());
-            }
-            if !there.is_file() {
+        match fs::symlink_metadata(&held) {
+            Ok(there) if there.is_symlink() => return Err(write(io::Error::other(IS_LINK)).into()),
+            Ok(there) if !there.is_file() => {
                 return Err(failed(target.as_os_str(), "exists and is not a regular file").into());
             }
-            let written = self.written(&there, path);
-            if self.args.skip_existing && is_copy(&there, file.len().map_err(read)?, file.mtime(), written) {
-                self.skipped += 1;
-                self.copier.bar.inc(there.len());
-                return Ok(());
+            Ok(there) => {
+                let written = self.written(&there, path);
+                if self.args.skip_existing
+                    && is_copy(&there, file.len().map_err(read)?, file.mtime(), written)
+                {
+                    self.skipped += 1;
+                    self.copier.bar.inc(there.len());
+                    return Ok(());
+                }
             }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // A name that is too long, for instance: before all is copied.
+            Err(error) => return Err(write(error).into()),
         }
         let time = self.time();
         let out = Partial::open(place, self.save_every).map_err(write)?;

@@ -143,13 +143,14 @@ impl<'p> Partial<'p> {
     /// Gives the file, which is whole, a modification time and the name `held`. Replaces what has that name,
     /// a link too.
     pub(super) fn finish(self, held: &Path, modified: SystemTime) -> io::Result<()> {
-        if let Err(error) = close_copy(&self.file) {
-            lock(&self.saved).identity = None;
+        let closed = close_copy(&self.file).inspect_err(|_| lock(&self.saved).identity = None);
+        let named = closed
+            .and_then(|()| self.file.set_modified(modified))
+            .and_then(|()| fs::rename(self.place.path(PARTIAL), held));
+        if let Err(error) = named {
             self.stop()?;
             return Err(error);
         }
-        self.file.set_modified(modified)?;
-        fs::rename(self.place.path(PARTIAL), held)?;
         match lock(&self.saved).exists {
             true => remove(&self.place.path(SAVED)),
             false => Ok(()),

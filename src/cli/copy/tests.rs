@@ -84,6 +84,27 @@ fn copied_to(
 /// Copies `file`, which lies at a path that begins with `above`, to `copy` in a directory. Returns how many
 /// files were skipped.
 fn copied_from(
+    path: [&str; 2],
+    skip_existing: bool,
+    directory: &Path,
+    file: &Half,
+    interrupted: bool,
+    save_every: Duration,
+) -> std::result::Result<u64, Stop> {
+    copied_as(
+        "copy",
+        path,
+        skip_existing,
+        directory,
+        file,
+        interrupted,
+        save_every,
+    )
+}
+
+/// [`copied_from`] to another name.
+fn copied_as(
+    name: &str,
     [above, path]: [&str; 2],
     skip_existing: bool,
     directory: &Path,
@@ -127,7 +148,7 @@ fn copied_from(
         bytes: 0,
         skipped: 0,
     };
-    copy.file(file, &directory.join("copy"), OsStr::new(path))?;
+    copy.file(file, &directory.join(name), OsStr::new(path))?;
     Ok(copy.skipped)
 }
 
@@ -322,6 +343,45 @@ fn what_was_saved_stays_where_no_more_can_be() {
     stop();
     fs::remove_dir(place.path().join(SAVED_NEXT)).unwrap();
     assert_eq!(finished(place.path(), 1), 2 * PIECE_SIZE);
+}
+
+#[test]
+fn nothing_is_left_of_a_copy_that_cannot_have_its_name() {
+    let place = tempfile::tempdir().unwrap();
+    let other = place.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let opened = Place::open(place.path(), false).unwrap();
+    let partial = Partial::open(&opened, SAVE_EVERY).unwrap();
+    partial.begin(Some(7), 4).unwrap();
+    partial.write(0, b"four").unwrap();
+    assert!(partial.finish(&other, UNIX_EPOCH).is_err());
+    fs::remove_dir(other).unwrap();
+    assert!(files_in(place.path()).is_empty());
+}
+
+#[test]
+fn a_name_that_cannot_be_is_told_before_anything_is_copied() {
+    let place = tempfile::tempdir().unwrap();
+    let file = Half {
+        len: 2,
+        good: 2,
+        ..Half::default()
+    };
+    let long = "x".repeat(300);
+    assert!(
+        copied_as(
+            &long,
+            ["", "file"],
+            false,
+            place.path(),
+            &file,
+            false,
+            Duration::MAX
+        )
+        .is_err()
+    );
+    assert_eq!(file.read.load(Ordering::Relaxed), 0);
+    assert!(files_in(place.path()).is_empty());
 }
 
 #[test]
