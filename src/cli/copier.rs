@@ -111,7 +111,8 @@ impl Copier {
         first.map_or(Ok(()), |(_, reason)| Err(reason))
     }
 
-    fn check_interrupted(&self) -> Result<(), Stop> {
+    /// Ends a copy that is interrupted.
+    pub(super) fn check_interrupted(&self) -> Result<(), Stop> {
         match self.interrupted.load(Ordering::Relaxed) {
             true => Err(Stop::Closed),
             false => Ok(()),

@@ -468,6 +468,7 @@ impl TreeCopy<'_> {
         let Some(name) = target.file_name() else {
             return Err(failed(target.as_os_str(), "is not the name of a file").into());
         };
+        self.copier.check_interrupted()?;
         let held = place.path(name);
         match fs::symlink_metadata(&held) {
             Ok(there) if there.is_symlink() => return Err(write(io::Error::other(IS_LINK)).into()),

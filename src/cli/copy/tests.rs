@@ -385,6 +385,24 @@ fn a_name_that_cannot_be_is_told_before_anything_is_copied() {
 }
 
 #[test]
+fn an_interrupt_ends_skipping_too() {
+    let place = tempfile::tempdir().unwrap();
+    let copied = |interrupted| {
+        let half = Half::default();
+        copied_from(
+            ["", "file"],
+            true,
+            place.path(),
+            &half,
+            interrupted,
+            Duration::MAX,
+        )
+    };
+    assert!(matches!(copied(false), Ok(0)));
+    assert!(matches!(copied(true), Err(Stop::Closed)));
+}
+
+#[test]
 fn a_copy_of_another_state_begins_anew() {
     let place = tempfile::tempdir().unwrap();
     let (part, saved) = (place.path().join(PARTIAL), place.path().join(SAVED));
