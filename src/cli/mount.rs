@@ -153,7 +153,8 @@ pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failur
         Ok((mounted, events)) => {
             let shown = mounted.mountpoint().unwrap_or(&args.mountpoint).to_owned();
             match caller.mounted(|| logging::leave_stderr(Some(&shown))) {
-                Ok(()) => serve(mounted, &events),
+                // Nobody reads what is written to stderr any more.
+                Ok(()) => serve(mounted, &events).inspect_err(|failure| log::error!("{}", failure.message)),
                 Err(error) => {
                     // The first process has reported the cause, or is gone.
                     log::error!("the process that started this mount is gone: {error}");

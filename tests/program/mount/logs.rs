@@ -68,6 +68,25 @@ fn in_the_background_the_system_logs() {
 }
 
 #[test]
+fn why_it_ends_is_in_the_log() {
+    let place = Place::new();
+    let daemon = place.mount(&["--log-file", place.path("log").to_str().unwrap()]);
+    let script = "mount -t tmpfs none mnt && kill -TERM $0
+        while grep -q . /proc/$0/cmdline 2>/dev/null; do sleep 0.05; done
+        umount mnt";
+    let ended = Command::new("timeout")
+        .args(["20", "sh", "-c", script, &daemon.to_string()])
+        .current_dir(place.path(""))
+        .status()
+        .unwrap();
+    assert!(ended.success());
+    assert!(place.run(&["unmount", "mnt"]).status.success());
+    let log = fs::read_to_string(place.path("log")).unwrap();
+    let cause = format!("cannot unmount {}: something else", place.path("mnt").display());
+    assert!(log.contains(&cause), "{log}");
+}
+
+#[test]
 fn a_log_file_is_opened_anew() {
     let place = Place::new();
     fs::create_dir(place.path("logs")).unwrap();
