@@ -24,6 +24,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 pub(super) const HELP: &str = "\
@@ -116,6 +117,9 @@ const BASE_DESCRIPTORS: u64 = 32;
 
 /// Descriptors for each thread: its connection to the kernel, and what it reads.
 const THREAD_DESCRIPTORS: u64 = 2;
+
+/// Threads that a mount needs besides those that answer requests: for signals, its end, pages, and the like.
+const OTHER_THREADS: usize = 6;
 
 /// Runs `tiledbfs mount`. `arguments` is the whole command line. In the foreground, returns once unmounted.
 pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
@@ -225,6 +229,7 @@ fn prepare(args: &MountArgs) -> Result<Prepared, Failure> {
     let source = check_source(&args.source)?;
     let threads = args.shown.threads(&source, MountOptions::default().threads);
     check_file_limit(threads)?;
+    check_thread_limit(threads)?;
     let (place, _lock) = match descriptor(&args.mountpoint) {
         Some(number) => (Place::Descriptor(number), None),
         None => {
@@ -264,6 +269,24 @@ fn check_file_limit(threads: usize) -> Result<(), Failure> {
         ))),
         _ => Ok(()),
     }
+}
+
+/// Fails if the threads of a mount cannot all be started: it would end when it is there.
+fn check_thread_limit(threads: usize) -> Result<(), Failure> {
+    let gate = Mutex::new(());
+    let closed = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    thread::scope(|scope| {
+        let start = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
+        let started: io::Result<Vec<_>> = (0..threads + OTHER_THREADS).map(start).collect();
+        drop(closed);
+        started.map(drop)
+    })
+    .map_err(|error| {
+        Failure::new(format!(
+            "cannot start the threads of a mount, {threads} and some more: {error}: raise the limit of \
+             processes (`ulimit -u`, or of the control group), or give fewer --threads"
+        ))
+    })
 }
 
 /// Whether a umask lets other users read.

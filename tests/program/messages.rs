@@ -394,6 +394,45 @@ fn the_limit_of_open_files() {
     assert!(place.run(&["unmount", "mnt"]).status.success());
 }
 
+/// A mount that cannot start its threads would end when it is there.
+#[test]
+fn the_limit_of_threads() {
+    let place = Place::new();
+    let program = place.path("tiledbfs");
+    // By a child, as no test that runs meanwhile may inherit a descriptor that is open for writing.
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_tiledbfs"))
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
+    fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    // Of a user without other processes, since the limit is that of all processes of a user.
+    let run = |limit: &str| {
+        Command::new("setpriv")
+            .args([
+                "--reuid=64321",
+                "--regid=64321",
+                "--clear-groups",
+                "--",
+                "prlimit",
+            ])
+            .arg(format!("--nproc={limit}"))
+            .args(["./tiledbfs", "mount", "--fake", "group", "mnt", "--threads", "8"])
+            .current_dir(place.path(""))
+            .output()
+            .unwrap()
+    };
+    let output = run("10");
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("cannot start the threads of a mount, 8 and") && message.contains("--threads"),
+        "{message}"
+    );
+    let output = run("100");
+    assert!(output.status.success(), "{output:?}");
+}
+
 #[test]
 fn fusermount_is_missing() {
     let place = Place::new();
