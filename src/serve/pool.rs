@@ -10,7 +10,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use tokio::sync::oneshot;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// Work for a client who has gone once `gone` is set.
+struct Job {
+    gone: Arc<AtomicBool>,
+    work: Box<dyn FnOnce() + Send>,
+}
 
 /// A number of threads, and the jobs that wait for one, in their order. The threads end with the process.
 #[derive(Clone)]
@@ -20,7 +24,7 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Shared {
-    jobs: Mutex<VecDeque<Job>>,
+    jobs: Mutex<Jobs>,
     more: Condvar,
 }
 
@@ -46,13 +50,10 @@ impl Pool {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> oneshot::Receiver<Result<T>> {
         let (sender, receiver) = oneshot::channel();
-        let gone = gone.clone();
-        let job = move || {
-            if gone.load(Ordering::Relaxed) {
-                return;
-            }
+        let requester = Requester::Client(gone.clone());
+        let work = move || {
             // Unwind safe: shared state is behind locks that recover from poisoning, and changes are atomic.
-            let work = AssertUnwindSafe(|| on_behalf_of(Requester::Client(gone), work));
+            let work = AssertUnwindSafe(|| on_behalf_of(requester, work));
             let result = catch_unwind(work).unwrap_or_else(|panic| {
                 let message = panic_message(&*panic);
                 Err(Error::internal(format!("panic in an answer: {message}")))
@@ -60,9 +61,28 @@ impl Pool {
             // The client may be gone by now.
             let _ = sender.send(result);
         };
-        lock(&self.shared.jobs).push_back(Box::new(job));
+        let job = Job {
+            gone: gone.clone(),
+            work: Box::new(work),
+        };
+        lock(&self.shared.jobs).add(job);
         self.shared.more.notify_one();
         receiver
+    }
+}
+
+/// Jobs that wait for a thread.
+#[derive(Default)]
+struct Jobs(VecDeque<Job>);
+
+impl Jobs {
+    fn add(&mut self, job: Job) {
+        // While all threads are busy, a client may ask for things and leave as often as it likes.
+        if self.0.len() == self.0.capacity() {
+            self.0.retain(|waiting| !waiting.gone.load(Ordering::Relaxed));
+            self.0.reserve(self.0.len().max(64));
+        }
+        self.0.push_back(job);
     }
 }
 
@@ -70,10 +90,10 @@ impl Shared {
     fn work(&self) {
         loop {
             let jobs = lock(&self.jobs);
-            let waited = self.more.wait_while(jobs, |jobs| jobs.is_empty());
-            let job = waited.unwrap_or_else(PoisonError::into_inner).pop_front();
-            if let Some(job) = job {
-                job();
+            let waited = self.more.wait_while(jobs, |jobs| jobs.0.is_empty());
+            let job = waited.unwrap_or_else(PoisonError::into_inner).0.pop_front();
+            if let Some(job) = job.filter(|job| !job.gone.load(Ordering::Relaxed)) {
+                (job.work)();
             }
         }
     }
@@ -97,5 +117,27 @@ mod tests {
         assert!(panicked.unwrap().unwrap_err().to_string().contains("no 1"));
         let gone = Arc::new(AtomicBool::new(true));
         assert!(pool.run(&gone, || Ok(())).blocking_recv().is_err());
+    }
+
+    #[test]
+    fn who_left_before_a_thread_is_free_takes_no_memory() {
+        let pool = Pool::new(1).unwrap();
+        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let here: Arc<AtomicBool> = Arc::default();
+        let first = pool.run(&here, move || Ok(busy.recv().is_err()));
+        let asked = Arc::new(());
+        let mut waiting = Vec::new();
+        for number in 0..10_000 {
+            let gone = Arc::new(AtomicBool::new(number % 100 != 0));
+            let question = asked.clone();
+            let answer = pool.run(&gone, move || Ok(Arc::strong_count(&question) > 0));
+            waiting.extend((number % 100 == 0).then_some(answer));
+        }
+        let kept = Arc::strong_count(&asked);
+        assert!((101..1000).contains(&kept), "{kept}");
+        drop(free);
+        for answer in waiting.into_iter().chain([first]) {
+            assert!(answer.blocking_recv().unwrap().unwrap());
+        }
     }
 }
