@@ -207,10 +207,11 @@ impl Site {
         let Some(rest) = question.path.strip_prefix(&self.prefix) else {
             return Err(Refusal::not_found());
         };
-        if rest.is_empty() && !self.prefix.is_empty() {
+        let lists = matches!(question.method, Method::Propfind(..));
+        if rest.is_empty() && !self.prefix.is_empty() && !lists {
             return Ok(moved(format!("{}/", self.prefix), question));
         }
-        if !rest.starts_with('/') {
+        if !rest.is_empty() && !rest.starts_with('/') {
             return Err(Refusal::not_found());
         }
         let path = UrlPath::parse(rest).map_err(|bad| match bad {
@@ -660,14 +661,8 @@ mod tests {
         asked_of(Arc::new(MemoryStorage::new()), seconds, moving, question)
     }
 
-    fn asked_of(
-        storage: Arc<dyn Storage>,
-        seconds: u64,
-        moving: &Moving,
-        question: Question,
-    ) -> (u16, HeaderMap, String) {
-        moving.state.store(seconds, Ordering::Relaxed);
-        let site = Site {
+    fn site(storage: Arc<dyn Storage>, moving: &Moving) -> Site {
+        Site {
             nodes: Nodes::new(Node::Directory(Arc::new(moving.clone()))),
             storage,
             errors: Arc::default(),
@@ -675,7 +670,17 @@ mod tests {
             prefix: String::new(),
             status: false,
             stored: None,
-        };
+        }
+    }
+
+    fn asked_of(
+        storage: Arc<dyn Storage>,
+        seconds: u64,
+        moving: &Moving,
+        question: Question,
+    ) -> (u16, HeaderMap, String) {
+        moving.state.store(seconds, Ordering::Relaxed);
+        let site = site(storage, moving);
         let answer = site.answer(&question);
         let first = match answer.content {
             Content::Bytes(bytes) => bytes,
@@ -693,6 +698,31 @@ mod tests {
             headers: HeaderMap::new(),
             origin: String::new(),
             needs_length: false,
+        }
+    }
+
+    #[test]
+    fn the_root_below_a_prefix_is_listed_without_a_slash() {
+        let moving = Moving {
+            state: Arc::default(),
+            step: 0,
+            found: None,
+        };
+        let site = Site {
+            prefix: "/p".to_owned(),
+            ..site(Arc::new(MemoryStorage::new()), &moving)
+        };
+        let propfind = || Method::Propfind(Propfind::All, Some(Depth::One));
+        for (method, path, status) in [
+            (propfind(), "/p", 207),
+            (propfind(), "/p/", 207),
+            (propfind(), "/pf", 404),
+            (propfind(), "/", 404),
+            (Method::Get, "/p", 301),
+            (Method::Get, "/p/f", 200),
+        ] {
+            let answer = site.answer(&question(method, path));
+            assert_eq!(answer.status.as_u16(), status, "{path}");
         }
     }
 
