@@ -312,6 +312,7 @@ impl Site {
             directory,
             listing,
             prefix: self.prefix.clone(),
+            errors: self.errors.clone(),
             origin: question.origin.clone(),
             query: headers::parameters(question.query.as_deref().unwrap_or_default()),
         })

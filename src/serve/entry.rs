@@ -2,7 +2,7 @@
 
 use super::path::UrlPath;
 use crate::error::Result;
-use crate::tree::{Directory, DirectoryKind, File, Listing, Node, NodeType, Stat, identity};
+use crate::tree::{Directory, DirectoryKind, ErrorLog, File, Listing, Node, NodeType, Stat, identity};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
@@ -91,6 +91,8 @@ pub struct Asked {
     pub listing: Arc<dyn Listing>,
     /// `--prefix`: empty, or `/PATH` without a slash at the end. URLs with an absolute path begin with it.
     pub prefix: String,
+    /// Where errors are recorded of which a page only says that there are some.
+    pub errors: Arc<ErrorLog>,
     /// Scheme and host of the request, as in `http://localhost:8470`.
     pub origin: String,
     /// The decoded parameters of the query, in their order.

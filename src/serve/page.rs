@@ -10,7 +10,7 @@ use super::Pieces;
 use super::entry::{Asked, Entry, child};
 use super::headers;
 use super::path::{self, UrlPath};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::export::picture::Picture;
 use crate::export::{encoded_names, preview};
 use crate::printable;
@@ -18,7 +18,7 @@ use crate::query::View;
 use crate::runtime::parallel;
 use crate::runtime::requester;
 use crate::runtime::{Permits, lock};
-use crate::tree::{Directory, DirectoryKind, Node, NodeType, Viewed, follow};
+use crate::tree::{Directory, DirectoryKind, ErrorLog, Node, NodeType, Viewed, follow};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use sha2::{Digest, Sha256};
@@ -614,6 +614,13 @@ struct Overview {
     late: bool,
 }
 
+/// Records an error of which a page says only that there is one. Who has left gets no page.
+fn record(errors: &ErrorLog, path: &str, error: &Error) {
+    if error.kind() != ErrorKind::Abandoned {
+        errors.record(path, error);
+    }
+}
+
 /// Threads that find out what pages show, waited for or not.
 static WORKING: Permits = Permits::new();
 
@@ -623,7 +630,7 @@ impl Overview {
         let found: Arc<Mutex<Found>> = Arc::default();
         let view = viewed.view();
         if let Err(error) = &view {
-            log::debug!("{}: {error}", asked.path.display());
+            record(&asked.errors, &asked.path.display(), error);
         }
         let view = view.ok();
         let mut late = false;
@@ -633,6 +640,8 @@ impl Overview {
                 view,
                 attribute: asked.parameter("attribute").map(str::to_owned),
                 directory: asked.directory.clone(),
+                path: asked.path.display(),
+                errors: asked.errors.clone(),
                 is_data: viewed.data,
                 found: found.clone(),
             };
@@ -658,6 +667,8 @@ struct Search {
     /// The attribute whose picture is asked for.
     attribute: Option<String>,
     directory: Arc<dyn Directory>,
+    path: String,
+    errors: Arc<ErrorLog>,
     /// Whether that is the directory of the view; otherwise its `data/` is.
     is_data: bool,
     found: Arc<Mutex<Found>>,
@@ -666,7 +677,7 @@ struct Search {
 impl Search {
     fn run(&self) {
         if let Err(error) = self.try_run() {
-            log::debug!("a page: {error}");
+            record(&self.errors, &self.path, &error);
             lock(&self.found).failed = true;
         }
     }
@@ -959,6 +970,7 @@ mod tests {
             listing: directory.list().unwrap(),
             directory,
             prefix: "/p".to_owned(),
+            errors: Arc::default(),
             origin: ORIGIN.to_owned(),
             query: query.collect(),
         }
@@ -1070,6 +1082,32 @@ mod tests {
             assert!(policy.contains(&format!("{source} 'sha256-{hash}'")), "{policy}");
         }
         assert!(!page.contains(" style=") && !page.contains(" onclick="));
+    }
+
+    #[test]
+    fn an_error_that_the_log_is_to_tell_is_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        let copied = std::process::Command::new("cp")
+            .args(["-r", "tests/data/sample/weather"])
+            .arg(folder.path())
+            .status();
+        assert!(copied.unwrap().success());
+        let tree = Tree::open(folder.path(), &TreeOptions::default()).unwrap();
+        let page = || {
+            let Some(Node::Directory(directory)) = tree.root.find("weather").unwrap() else {
+                panic!("no array");
+            };
+            let asked = asked(directory, "/weather/", &[]);
+            let errors = asked.errors.clone();
+            (text(answer(asked).unwrap()), errors.snapshot().1)
+        };
+        let (whole, errors) = page();
+        assert!(!whole.contains("log says more") && errors == 0, "{whole}");
+        for fragment in std::fs::read_dir(folder.path().join("weather/__fragments")).unwrap() {
+            std::fs::remove_file(fragment.unwrap().path().join("a0.tdb")).unwrap();
+        }
+        let (part, errors) = page();
+        assert!(part.contains("log says more") && errors == 1, "{part}");
     }
 
     #[test]

@@ -666,6 +666,7 @@ mod tests {
                 directory: directory.clone(),
                 listing: directory.list().unwrap(),
                 prefix: "/p".to_owned(),
+                errors: Arc::default(),
                 origin: String::new(),
                 query: Vec::new(),
             }),
@@ -757,6 +758,7 @@ mod tests {
             listing: directory.list().unwrap(),
             directory,
             prefix: String::new(),
+            errors: Arc::default(),
             origin: String::new(),
             query: Vec::new(),
         };

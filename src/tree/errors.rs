@@ -56,7 +56,7 @@ impl ErrorLog {
     }
 
     /// Records and logs an error for the virtual file `path`, which is relative to the root of the tree.
-    fn record(&self, path: &str, error: &Error) {
+    pub fn record(&self, path: &str, error: &Error) {
         let now = now();
         // An error without a file of the source is about the virtual file.
         let key = match error.file() {
