@@ -115,7 +115,11 @@ fn png(asked: &Asked, viewed: Option<Viewed>, name: &str) -> Result<Page> {
         return absent("not an array");
     };
     let view = viewed.view()?;
-    let Some(field) = encoded_names(&view).iter().position(|known| known == name) else {
+    let names = encoded_names(&view);
+    let Some(field) = names
+        .iter()
+        .position(|known| headers::spelled(known.as_bytes()) == name)
+    else {
         return absent("there is no such attribute");
     };
     let Ok(band) = asked.parameter("band").map_or(Ok(0), str::parse::<u64>) else {
@@ -703,7 +707,7 @@ impl Search {
         }
         let asked = names
             .iter()
-            .position(|name| Some(name) == self.attribute.as_ref());
+            .position(|name| Some(headers::spelled(name.as_bytes())) == self.attribute);
         let chosen = asked.unwrap_or(0);
         let picture = match pictures.get(chosen) {
             Some(picture) => Some(Ok((chosen, picture.clone()))),
@@ -799,7 +803,7 @@ impl Overview {
             picture.width,
             picture.height,
             picture.width,
-            name = Html(name),
+            name = shown(OsStr::new(name)),
         );
         if self.found.pictured.len() < 2 && picture.bands < 2 {
             return;
@@ -809,8 +813,9 @@ impl Overview {
             let selected = if index == chosen { " selected" } else { "" };
             let _ = write!(
                 out,
-                "<option value=\"{name}\"{selected}>{name}</option>",
-                name = Html(name)
+                "<option value=\"{}\"{selected}>{}</option>",
+                Html(headers::spelled(name.as_bytes())),
+                shown(OsStr::new(name))
             );
         }
         out.push_str("</select>");

@@ -101,6 +101,10 @@ class Page(HTMLParser):
         return [entry for entry in self.tags if entry["tag"] == tag and (within is None or within in entry["within"])]
 
 
+ODD = ("x\ny", "\u202eb%0Ac")
+"""Names of attributes. The second picture is the first one turned round."""
+
+
 def make(folder):
     """Arrays and directories, also with names that are not only letters."""
     domain = tiledb.Domain(*(tiledb.Dim(name, domain=(0, 1199), tile=100, dtype=np.int32) for name in "yx"))
@@ -118,6 +122,11 @@ def make(folder):
     tiledb.Array.create(path, tiledb.ArraySchema(domain, [tiledb.Attr("a", dtype=pixel)]))
     with tiledb.open(path, "w", timestamp=10) as array:
         array[:] = np.arange(240, dtype=np.uint8).view(pixel).reshape(8, 10)
+    domain = tiledb.Domain(*(tiledb.Dim(name, domain=(0, 4), tile=5, dtype=np.int32) for name in "yx"))
+    path = os.path.join(folder, "odd")
+    tiledb.Array.create(path, tiledb.ArraySchema(domain, [tiledb.Attr(name, dtype=np.int32) for name in ODD]))
+    with tiledb.open(path, "w", timestamp=10) as array:
+        array[:] = {name: np.arange(25, dtype=np.int32).reshape(5, 5) * (1 - 2 * number) for number, name in enumerate(ODD)}
     domain = tiledb.Domain(tiledb.Dim("d", domain=(None, None), tile=None, dtype="ascii"))
     for name in ("sparse", "\"><b>'&amp;", "http:a", "größe %41 #?", "\u202ea\x1b"):
         path = os.path.join(folder, "names", name)
@@ -236,6 +245,20 @@ def same_picture(client, folder):
     assert Image.open(io.BytesIO(part)).size == (20, 10)
 
 
+def odd_names(client):
+    """Pictures of attributes are found by names that no form holds as they are."""
+    values = [option["attributes"]["value"] for option in Page(client.get("/odd/", Accept="text/html").decode()).all("option", "attribute")]
+    assert len(values) == len(ODD), values
+    pictures = []
+    for value in values:
+        page = Page(client.get("/odd/?attribute=" + urllib.parse.quote(value), Accept="text/html").decode())
+        assert [option["attributes"]["value"] for option in page.all("option", "attribute") if "selected" in option["attributes"]] == [value]
+        shown = page.ids["picture"]["attributes"]["alt"] + page.ids["attribute"]["text"]
+        assert not any(character in shown for character in "\n\u202e"), shown
+        pictures.append(np.asarray(Image.open(io.BytesIO(client.get(page.ids["picture"]["attributes"]["src"])))))
+    assert np.array_equal(pictures[0], pictures[1][::-1, ::-1]) and not np.array_equal(*pictures)
+
+
 def choices(client):
     """The forms lead to directories that are there."""
     for path, query, expected in (
@@ -298,6 +321,7 @@ def main():
                         check(f"rows of {path}", same_rows, client, page, path)
                 if source == folder:
                     check("picture", same_picture, client, folder)
+                    check("odd names", odd_names, client)
                     check("choices", choices, client)
                     check("orders", orders, client)
                     check("refused", refused, client)
