@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest.mock
 import warnings
 from pathlib import Path
 
@@ -751,6 +752,31 @@ def many_groups(checks, folder):
         checks.equal("many groups: errors of the mount", errors(point), [])
 
 
+def few_descriptors(checks, folder):
+    """Layers of more fragments together than the mount may open files: all of them are read."""
+    uri, layers, rows = f"{folder}/appended", ["data", "a", "b", "c"], 10
+    schema = pa.schema([("soma_joinid", pa.int64()), ("n", pa.int32())])
+    with tiledbsoma.Experiment.create(uri) as experiment:
+        some = pa.table({"soma_joinid": range(rows), "n": range(rows)}, schema=schema)
+        experiment.add_new_dataframe("obs", schema=schema, domain=[(0, rows - 1)]).write(some)
+        measurement = experiment.add_new_collection("ms").add_new_collection("RNA", tiledbsoma.Measurement)
+        measurement.add_new_dataframe("var", schema=schema, domain=[(0, rows - 1)]).write(some)
+        X = measurement.add_new_collection("X")
+        for layer in layers:
+            X.add_new_sparse_ndarray(layer, type=pa.int32(), shape=(rows, rows))
+    for row, layer in itertools.product(range(rows), layers):
+        with tiledb.open(f"{uri}/ms/RNA/X/{layer}", "w") as array:
+            array[[row], [0]] = np.array([row], np.int32)
+    limited = Path(folder, "limited")
+    limited.write_text(f'#!/bin/sh\nulimit -n 96 && exec "{binary()}" "$@"\n')
+    limited.chmod(0o755)
+    with unittest.mock.patch.dict(os.environ, TILEDBFS_BIN=str(limited)), mounted(uri) as point:
+        got = outcomes(point / "ms/RNA" / NAME)
+        values = {layer: got[f"{'X' if layer == 'data' else f'layers/{layer}'}/data/c/0"] for layer in layers}
+        checks.equal("few descriptors: layers", values, dict.fromkeys(layers, np.arange(rows, dtype="<i4").tobytes()))
+        checks.equal("few descriptors: errors of the mount", errors(point), [])
+
+
 def broken_values(checks, folder):
     """The same joinid in two rows of obs; text of var that is not UTF-8."""
     uri = f"{folder}/broken"
@@ -971,7 +997,7 @@ def main():
         life = live(checks, source, options.seed, options.count)
         stages = {
             another_layer: (source, life), copied: (life, folder), interrupted: (life, folder), continued: (folder,), in_a_store: (life,), in_zarrita: (life,), damage: (life, folder), unreadable: (life, folder), undecided: (life, folder), private: (life, folder),
-            bands: (folder,), odd_members: (folder,), many_groups: (folder,), broken_values: (folder,), dates_in_uns: (folder,), odd_indexes: (folder,), widths_without_current_domain: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
+            bands: (folder,), odd_members: (folder,), many_groups: (folder,), few_descriptors: (folder,), broken_values: (folder,), dates_in_uns: (folder,), odd_indexes: (folder,), widths_without_current_domain: (folder,), many_columns: (folder,), one_state: (folder,), one_state_in_a_store: (folder,), documented: (folder,), real: (),
         }
         for stage, arguments in stages.items():
             with tried(checks, stage.__name__):

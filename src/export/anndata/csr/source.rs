@@ -10,7 +10,7 @@ use crate::fragment::cells::{Cells, FragmentCells};
 use crate::fragment::column::Content;
 use crate::fragment::info::FragmentInfo;
 use crate::query::{DimRange, View};
-use crate::runtime::parallel;
+use crate::runtime::{Permit, Permits, parallel};
 use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
@@ -19,6 +19,13 @@ const MAX_HELD: usize = 64;
 
 /// Pieces that are read at once, by several threads.
 const PIECES_AT_ONCE: usize = 32;
+
+/// The fragments of all matrices whose files are held open. A matrix is known for as long as its AnnData,
+/// whether somebody reads it or not.
+static HELD: Permits = Permits::new();
+
+/// How many files of a fragment are held: its metadata, and those of rows, columns and values.
+const FILES: u64 = 4;
 
 /// The rows, the columns and the values of cells.
 type Fields = Arc<[Arc<dyn Cells>; 3]>;
@@ -37,6 +44,8 @@ pub struct WholeFragment {
     fields: Fields,
     /// The rows and the columns of its non-empty domain.
     domain: [RangeInclusive<i64>; 2],
+    /// The right to hold its files open.
+    _held: Option<Permit>,
 }
 
 /// Consecutive cells, in any order of rows and columns.
@@ -105,7 +114,8 @@ fn meet(a: &RangeInclusive<i64>, b: &RangeInclusive<i64>) -> bool {
 }
 
 impl WholeFragment {
-    /// None if its cells cannot be read as they are.
+    /// None if its cells cannot be read as they are. With `hold`, its files are held open, unless those of
+    /// others are so many.
     fn new(info: &Arc<FragmentInfo>, values: &Field, hold: bool) -> Option<WholeFragment> {
         if !is_matrix(&info.schema) {
             return None;
@@ -113,8 +123,11 @@ impl WholeFragment {
         let Stored::Same(values) = info.stored_as(values) else {
             return None;
         };
-        let cells =
-            |field| -> Arc<dyn Cells> { Arc::new(FragmentCells::new(info.clone(), field).holding(hold)) };
+        let most = info.engine.most_held_files() / FILES;
+        let held = hold.then(|| HELD.take(most as usize)).flatten();
+        let cells = |field| -> Arc<dyn Cells> {
+            Arc::new(FragmentCells::new(info.clone(), field).holding(held.is_some()))
+        };
         let [rows, columns] = [info.dimension(0)?, info.dimension(1)?];
         let domain = info.exact_domain()?;
         let along = |i: usize| domain.get(i).and_then(|range| ends((&range.lo, &range.hi)));
@@ -122,6 +135,7 @@ impl WholeFragment {
             fields: Arc::new([rows, columns, values].map(|field| cells(field.clone()))),
             domain: [along(0)?, along(1)?],
             info: info.clone(),
+            _held: held,
         })
     }
 
