@@ -673,8 +673,7 @@ impl Column {
         let rows = count as u64;
         let categories = match of {
             Type::Text => {
-                let texts: Vec<Vec<u8>> = labels.values().into_iter().map(<[u8]>::to_vec).collect();
-                let content = frame.text_chunks("categories", field, texts);
+                let content = frame.text_chunks("categories", field, labels.clone());
                 Array::column(of, rows, rows, encoded("string-array", "0.2.0"), content)
             }
             _ => {

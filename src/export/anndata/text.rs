@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::export::csv::text::datetime;
 use crate::format::datatype::{Datatype, Kind};
+use crate::format::enumeration::Enumeration;
 use crate::format::scalar::Scalar;
 use crate::runtime::cache::{CacheKey, Entry};
 use crate::runtime::{get_or_make, parallel};
@@ -319,17 +320,22 @@ impl Content for OneText {
     }
 }
 
-/// Texts in memory.
-impl Texts for Vec<Vec<u8>> {
+/// Labels, which are not copied: there may be as many as rows.
+impl Texts for Arc<Enumeration> {
     fn lengths(&self, texts: Range<u64>) -> Result<Vec<u64>> {
-        let texts = &self[texts.start as usize..texts.end as usize];
-        Ok(texts.iter().map(|text| text.len() as u64).collect())
+        let labels = texts.map(|label| label_of(self, label).len() as u64);
+        Ok(labels.collect())
     }
 
-    fn read(&self, texts: Range<u64>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let mut texts = self[texts.start as usize..texts.end as usize].iter();
-        texts.try_for_each(|text| put(text))
+    fn read(&self, mut texts: Range<u64>, put: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        texts.try_for_each(|label| put(label_of(self, label)))
     }
+}
+
+fn label_of(labels: &Enumeration, label: u64) -> &[u8] {
+    labels
+        .value(label as usize)
+        .expect("an array has as many texts as there are labels")
 }
 
 /// The numbers of rows as text.
@@ -397,8 +403,26 @@ fn float_text(shortest: &str) -> String {
 mod tests {
     use super::super::node::{Type, encoded};
     use super::*;
+    use crate::format::datatype::CellValNum;
     use crate::runtime::stats::Stats;
     use crate::storage::MemoryStorage;
+
+    fn labels(texts: &[Vec<u8>]) -> Arc<Enumeration> {
+        let starts = texts.iter().scan(0, |end, text| {
+            let start = *end;
+            *end += text.len() as u64;
+            Some(start)
+        });
+        Arc::new(Enumeration {
+            name: Vec::new(),
+            file: Vec::new(),
+            datatype: Datatype::StringUtf8,
+            cell_val_num: CellValNum::Var,
+            ordered: false,
+            offsets: starts.collect(),
+            data: texts.concat(),
+        })
+    }
 
     fn array(texts: Vec<Vec<u8>>, side: u64) -> Array {
         let stats: Arc<Stats> = Arc::default();
@@ -407,7 +431,7 @@ mod tests {
             engine: Arc::new(Engine::new(storage, 1 << 20, Vec::new(), stats)),
             path: "texts".to_owned(),
             object: 7,
-            texts: Arc::new(texts.clone()),
+            texts: Arc::new(labels(&texts)),
         };
         let rows = texts.len() as u64;
         let attributes = encoded("string-array", "0.2.0");
