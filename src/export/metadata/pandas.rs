@@ -10,7 +10,7 @@ use crate::export::grid::Value;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::query::Field;
 use serde_json::{Map, Value as Json};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The levels of the index.
 pub(super) const INDEX: &[u8] = b"__pandas_index_dims";
@@ -29,7 +29,7 @@ pub struct Pandas {
     /// The types of fields by the names that pandas has for them, where NumPy has none.
     pub types: HashMap<usize, &'static str>,
     /// The unsigned fields that pandas has as INT64.
-    pub signed: Vec<usize>,
+    pub signed: HashSet<usize>,
 }
 
 impl Pandas {
@@ -92,7 +92,7 @@ impl Pandas {
         } else if of.ends_with(OF_PYARROW) {
             return Err("the stored type of a column may have values that this type of pyarrow lacks");
         } else if of == "int64" && field.datatype == Datatype::Uint64 {
-            self.signed.push(number);
+            self.signed.insert(number);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::format::datatype::CellValNum;
+use std::collections::HashSet;
 
 /// Fields of these names, roles and types; the last is whether there is an enumeration.
 fn fields(fields: &[(&str, Role, Datatype, CellValNum, bool)]) -> Vec<Field> {
@@ -397,7 +398,7 @@ fn types_of_pandas_are_kept_where_the_stored_type_has_their_values() {
         ],
     );
     let pandas = metadata.pandas.unwrap();
-    assert_eq!((pandas.index, pandas.signed), (vec![0], vec![0]));
+    assert_eq!((pandas.index, pandas.signed), (vec![0], HashSet::from([0])));
     assert_eq!(pandas.types, HashMap::from([(1, "Int64"), (4, "int64[pyarrow]")]));
     assert_eq!(metadata.left_out.len(), 5, "{:?}", metadata.left_out);
     let metadata = sorted(&fields, [("__pandas_index_dims", Ok(text("[]")))]);

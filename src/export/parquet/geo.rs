@@ -4,14 +4,16 @@ use super::leaf::Leaf;
 use crate::export::metadata::geometry::Geometry;
 use crate::query::table::Table;
 use serde_json::{Map, Value as Json, json};
+use std::collections::HashMap;
 
 /// The value of `geo`; None if the table has no column of geometries. The extent is that of all cells, so the
 /// table of a part has none.
 pub(super) fn metadata(table: &Table, leaves: &[Leaf], geometry: &Geometry, of_part: bool) -> Option<String> {
+    let named = table.columns().iter().zip(leaves);
+    let named: HashMap<usize, &Leaf> = named.map(|(column, leaf)| (column.field, leaf)).collect();
     let mut columns = Map::new();
     for (place, field) in geometry.fields.iter().enumerate() {
-        let named = table.columns().iter().zip(leaves);
-        let Some((_, leaf)) = named.into_iter().find(|(column, _)| column.field == *field) else {
+        let Some(leaf) = named.get(field) else {
             continue;
         };
         let is_primary = place == 0;

@@ -32,8 +32,6 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::export::grid::Attributes;
 use crate::export::metadata::Metadata;
-use crate::export::metadata::geometry::Geometry;
-use crate::export::metadata::pandas::Pandas;
 use crate::format::datatype::CellValNum;
 use crate::format::range::Range as Bounds;
 use crate::format::scalar::Scalar;
@@ -128,6 +126,12 @@ pub fn layout(view: &Arc<View>) -> Result<FileLayout> {
 fn leaves(table: &Table, metadata: &Metadata) -> Result<Vec<Leaf>> {
     let mut names: HashSet<String> = HashSet::new();
     let region = table.view().region()?;
+    let geometries: HashSet<usize> = metadata
+        .geometry
+        .iter()
+        .flat_map(|of| &of.fields)
+        .copied()
+        .collect();
     let mut leaves = Vec::new();
     for column in table.columns() {
         // Parquet's names are UTF-8.
@@ -140,12 +144,13 @@ fn leaves(table: &Table, metadata: &Metadata) -> Result<Vec<Leaf>> {
             Role::Attribute(_) => None,
         };
         let mut leaf = Leaf::new(column, name, bounds);
-        let is_geometry = |geometry: &Geometry| geometry.fields.contains(&column.field);
-        if metadata.geometry.as_ref().is_some_and(is_geometry) {
+        if geometries.contains(&column.field) {
             leaf.hold_geometries();
         }
-        let is_signed = |pandas: &Pandas| pandas.signed.contains(&column.field);
-        if metadata.pandas.as_ref().is_some_and(is_signed) && fits_signed(table.view(), column, bounds)? {
+        if let Some(pandas) = &metadata.pandas
+            && pandas.signed.contains(&column.field)
+            && fits_signed(table.view(), column, bounds)?
+        {
             leaf.sign();
         }
         leaves.push(leaf);

@@ -6,17 +6,20 @@ use super::leaf::{Leaf, Logical, Physical, Shape, TimeUnit};
 use crate::export::metadata::pandas::{Pandas, UNNAMED_INDEX};
 use crate::query::table::{Column, Table};
 use serde_json::{Value as Json, json};
+use std::collections::HashMap;
 
 /// The value of `pandas`.
 pub(super) fn metadata(table: &Table, leaves: &[Leaf], pandas: &Pandas) -> String {
     let columns = || table.columns().iter().zip(leaves);
-    let name_of = |field: &usize| {
-        let found = columns().find(|(column, _)| column.field == *field && !column.is_label());
-        found.map(|(_, leaf)| leaf.name.clone())
-    };
-    let index: Vec<String> = pandas.index.iter().filter_map(name_of).collect();
+    // There may be as many names of the index as columns, both tens of thousands.
+    let names: HashMap<usize, &str> = columns()
+        .map(|(column, leaf)| (column.field, &*leaf.name))
+        .collect();
+    let index = pandas.index.iter().filter_map(|field| names.get(field).copied());
+    let index: Vec<&str> = index.collect();
+    let is_unnamed = index.contains(&UNNAMED_INDEX);
     let described = columns().map(|(column, leaf)| {
-        let name = match index.contains(&leaf.name) && leaf.name == UNNAMED_INDEX {
+        let name = match is_unnamed && leaf.name == UNNAMED_INDEX {
             true => Json::Null,
             false => leaf.name.clone().into(),
         };

@@ -1,6 +1,8 @@
 use super::*;
 use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
+use crate::export::metadata::geometry::Geometry;
+use crate::export::metadata::pandas::Pandas;
 use crate::export::tests::{arrays, dump};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Form;
@@ -11,6 +13,7 @@ use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
 use leaf::{Encoding, Logical, Physical, Shape};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
@@ -447,6 +450,51 @@ fn cells_of_a_fragment_without_the_file_are_counted_as_the_fill_value() {
     // The fill value is 7, in 32 bits.
     let seven = vec![7, 0, 0, 0];
     assert_eq!(all.get(1, 0).unwrap().bounds, Some((seven.clone(), seven)));
+}
+
+/// The time of a processor that this thread has taken.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: it writes one `timespec`.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// An index of as many levels, and as many geometries, as there are columns: not all pairs are compared.
+#[test]
+fn metadata_of_very_many_columns_take_little_work() {
+    const COLUMNS: usize = 20_000;
+    let attributes = (0..COLUMNS).map(|i| field(format!("a{i}").leak(), Datatype::Int8));
+    let attributes: Vec<_> = attributes.collect();
+    let schema = schema_body(22, true, &[field("d", Datatype::Int32)], &attributes);
+    let mut storage = MemoryStorage::new();
+    storage.insert(
+        Path::new(&format!("__schema/__1_1_{UUID}")),
+        generic(&schema.bytes),
+    );
+    let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+    let table = Table::new(&view).unwrap();
+    let metadata = Metadata {
+        fields: vec![Attributes::new(); view.fields().len()],
+        pandas: Some(Pandas {
+            index: (1..=COLUMNS).collect(),
+            ..Pandas::default()
+        }),
+        geometry: Some(Geometry {
+            fields: (1..=COLUMNS).collect(),
+            ..Geometry::default()
+        }),
+        ..Metadata::default()
+    };
+    let before = processor_time();
+    let leaves = leaves(&table, &metadata).unwrap();
+    let pairs = pairs(&table, &leaves, &metadata);
+    let taken = processor_time() - before;
+    assert_eq!(pairs.len(), 2);
+    assert!(taken < Duration::from_secs(3), "{taken:?}");
 }
 
 #[test]
