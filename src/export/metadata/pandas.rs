@@ -8,7 +8,7 @@
 use super::{LeftOut, PAIR_MEMORY, ValueOrReason};
 use crate::export::grid::Value;
 use crate::format::datatype::{CellValNum, Datatype};
-use crate::query::Field;
+use crate::query::{Field, Role};
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -30,11 +30,14 @@ pub struct Pandas {
     pub types: HashMap<usize, &'static str>,
     /// The unsigned fields that pandas has as INT64.
     pub signed: HashSet<usize>,
+    /// The attributes of UINT8 that pandas has as booleans.
+    pub booleans: HashSet<usize>,
 }
 
 impl Pandas {
     pub(super) fn memory(&self) -> usize {
-        PAIR_MEMORY * (1 + self.types.len()) + size_of::<usize>() * (self.index.len() + self.signed.len())
+        let numbers = self.index.len() + self.signed.len() + self.booleans.len();
+        PAIR_MEMORY * (1 + self.types.len()) + size_of::<usize>() * numbers
     }
 
     /// What the pairs of these keys say; None if there are none. Appends what is malformed to `left_out`.
@@ -79,12 +82,19 @@ impl Pandas {
         let Json::String(of) = of else {
             return Err("the type of a column is not text");
         };
+        // TileDB-Py stored booleans as bytes before TileDB 2.10.
+        let is_byte = field.datatype == Datatype::Uint8 && field.cell_val_num == CellValNum::Fixed(1);
+        let is_byte = is_byte && field.enumeration.is_none() && matches!(field.role, Role::Attribute(_));
+        if is_byte && matches!(&**of, "bool" | "boolean") {
+            self.booleans.insert(number);
+        }
         if let Some((of, wanted)) = EXTENSIONS.iter().find(|(name, _)| name == of) {
             let text = matches!(field.datatype, Datatype::StringAscii | Datatype::StringUtf8);
             let fits = match wanted {
                 None => text && field.cell_val_num.is_var(),
                 Some(wanted) => field.datatype == *wanted && field.cell_val_num == CellValNum::Fixed(1),
             };
+            let fits = fits || *of == "boolean" && is_byte;
             if !fits || field.enumeration.is_some() {
                 return Err("the stored type of a column has no such values");
             }

@@ -387,8 +387,10 @@ fn types_of_pandas_are_kept_where_the_stored_type_has_their_values() {
         cell("b", Datatype::Uint8, false),
         cell("p", Datatype::Int64, false),
         cell("q", Datatype::Int64, false),
+        cell("c", Datatype::Uint8, false),
+        cell("l", Datatype::Uint8, true),
     ]);
-    let types = r#"{"i": "Int64", "e": "Int64", "b": "boolean", "none": "Int8", "rows": 5,
+    let types = r#"{"i": "Int64", "e": "Int64", "b": "boolean", "c": "bool", "l": "boolean", "none": "Int8", "rows": 5,
         "p": "int64[pyarrow]", "q": "int8[pyarrow]"}"#;
     let metadata = sorted(
         &fields,
@@ -399,7 +401,11 @@ fn types_of_pandas_are_kept_where_the_stored_type_has_their_values() {
     );
     let pandas = metadata.pandas.unwrap();
     assert_eq!((pandas.index, pandas.signed), (vec![0], HashSet::from([0])));
-    assert_eq!(pandas.types, HashMap::from([(1, "Int64"), (4, "int64[pyarrow]")]));
+    assert_eq!(
+        pandas.types,
+        HashMap::from([(1, "Int64"), (3, "boolean"), (4, "int64[pyarrow]")])
+    );
+    assert_eq!(pandas.booleans, HashSet::from([3, 6]));
     assert_eq!(metadata.left_out.len(), 5, "{:?}", metadata.left_out);
     let metadata = sorted(&fields, [("__pandas_index_dims", Ok(text("[]")))]);
     assert_eq!((metadata.pandas, metadata.left_out.len()), (None, 1));

@@ -64,7 +64,7 @@ pub(super) enum Encoding {
     Same,
     /// Integers of less than 32 bits and unsigned ones of 32, widened.
     Widened { signed: bool },
-    /// BOOL: one bit.
+    /// BOOL, or bytes that are booleans: one bit.
     Bit,
     /// Dates of a unit (None: days) as 32-bit days. Null if the days do not fit.
     Days(Option<Unit>),
@@ -226,6 +226,12 @@ impl Leaf {
         (self.physical, self.logical) = (Physical::ByteArray, Logical::Nothing);
         (self.shape, self.encoding, self.size) = (Shape::One, Encoding::Geometry, None);
         self.null_values = true;
+    }
+
+    /// Bytes become booleans.
+    pub(super) fn hold_booleans(&mut self) {
+        (self.physical, self.logical) = (Physical::Boolean, Logical::Nothing);
+        self.encoding = Encoding::Bit;
     }
 
     /// Unsigned integers of 64 bits become signed; all of them are an INT64.

@@ -147,11 +147,13 @@ fn leaves(table: &Table, metadata: &Metadata) -> Result<Vec<Leaf>> {
         if geometries.contains(&column.field) {
             leaf.hold_geometries();
         }
-        if let Some(pandas) = &metadata.pandas
-            && pandas.signed.contains(&column.field)
-            && fits_signed(table.view(), column, bounds)?
-        {
-            leaf.sign();
+        if let Some(pandas) = &metadata.pandas {
+            if pandas.booleans.contains(&column.field) {
+                leaf.hold_booleans();
+            }
+            if pandas.signed.contains(&column.field) && fits_signed(table.view(), column, bounds)? {
+                leaf.sign();
+            }
         }
         leaves.push(leaf);
     }

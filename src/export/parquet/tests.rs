@@ -498,6 +498,18 @@ fn metadata_of_very_many_columns_take_little_work() {
 }
 
 #[test]
+fn bytes_that_pandas_has_as_booleans_are_booleans() {
+    let mut leaf = leaf_of(Datatype::Uint8);
+    leaf.hold_booleans();
+    assert_eq!((leaf.physical, leaf.bits()), (Physical::Boolean, Some(1)));
+    assert_eq!(
+        [0, 1, 255].map(|byte| leaf.value(&[byte])),
+        [Some(0), Some(1), Some(1)]
+    );
+    assert_eq!(statistics::bound_len(&leaf), None);
+}
+
+#[test]
 fn column_chunks_of_large_files_begin_at_pages() {
     let leaves = [leaf_of(Datatype::Int64), leaf_of(Datatype::Uint8)];
     let mut gaps = 0;
