@@ -193,10 +193,10 @@ EXTENT = {"LAYER_EXTENT_MINX": 10.5, "LAYER_EXTENT_MINY": 46.75, "LAYER_EXTENT_M
 
 
 def write_vectors(folder):
-    """Layers as GDAL's driver has them: sparse over _X and _Y, the geometry as bytes; WKT instead of PROJJSON; the type GEOM_WKB alone."""
+    """Layers as GDAL's driver has them: sparse over _X and _Y, the geometry as bytes; WKT instead of PROJJSON; the type GEOM_WKB alone; the name that GDAL expects alone."""
     layers = {"uint8": (np.uint8, "wkb_geometry", {"CRS": json.dumps(CRS), **EXTENT}), "blob": ("blob", "geom", {"CRS": json.dumps(CRS), **EXTENT}),
               "wkt": ("blob", "wkb_geometry", {"CRS": 'GEOGCRS["WGS 84"]', "LAYER_EXTENT_MINX": 1.0}), "alone": ("wkb", "shape", {}),
-              "no_system": ("blob", "geom", {"CRS": '{"a": 1}'})}
+              "no_system": ("blob", "geom", {"CRS": '{"a": 1}'}), "no_name": ("blob", "wkb_geometry", {"FID_ATTRIBUTE_NAME": "FID"})}
     for name, (of, attribute, pairs) in layers.items():
         dims = [tiledb.Dim(axis, domain=(-360.0, 360.0), tile=90.0, dtype=np.float64) for axis in ("_X", "_Y")]
         attributes = [tiledb.Attr(attribute, dtype=of, var=True), tiledb.Attr("FID", dtype=np.int64)]
@@ -207,12 +207,14 @@ def write_vectors(folder):
         with tiledb.open(f"{folder}/{name}", "w") as array:
             array[[x for x, _ in POINTS], [y for _, y in POINTS]] = {attribute: shapes, "FID": np.arange(len(POINTS))}
             if pairs:
-                array.meta.update({"dataset_type": "geometry", "GEOMETRY_ATTRIBUTE_NAME": attribute, "FID_ATTRIBUTE_NAME": "FID", **pairs})
+                array.meta.update({"dataset_type": "geometry", "FID_ATTRIBUTE_NAME": "FID", **pairs})
+                if name != "no_name":
+                    array.meta["GEOMETRY_ATTRIBUTE_NAME"] = attribute
 
 
 def compare_vectors(checks, point):
     """GeoPandas reads geometries, reference system and extent."""
-    for name, attribute in {"uint8": "wkb_geometry", "blob": "geom", "wkt": "wkb_geometry", "alone": "shape", "no_system": "geom"}.items():
+    for name, attribute in {"uint8": "wkb_geometry", "blob": "geom", "wkt": "wkb_geometry", "alone": "shape", "no_system": "geom", "no_name": "wkb_geometry"}.items():
         file = point / name / "data/table.parquet"
         frame = geopandas.read_parquet(file).sort_values("FID")
         checks.equal(f"{name}: geometries", [(shape.x, shape.y) for shape in frame.geometry], POINTS)

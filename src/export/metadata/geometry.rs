@@ -2,7 +2,7 @@
 //!
 //! | key | what it is |
 //! |---|---|
-//! | `GEOMETRY_ATTRIBUTE_NAME` | GDAL: the attribute, var-sized BLOB or UINT8 |
+//! | `GEOMETRY_ATTRIBUTE_NAME` | GDAL: the attribute, var-sized BLOB or UINT8; else it is `wkb_geometry` |
 //! | `CRS` | the coordinate reference system as PROJJSON or WKT |
 //! | `LAYER_EXTENT_MINX`, `_MINY`, `_MAXX`, `_MAXY` | the extent of all geometries, FLOAT64 |
 //!
@@ -61,21 +61,28 @@ impl Geometry {
                 && field.cell_val_num.is_var()
                 && field.enumeration.is_none()
         });
-        if let Some(name) = pairs.get(NAME) {
-            let named = |field: &Field| text(name).is_some_and(|name| *name.as_bytes() == *field.name);
-            let types = [Datatype::Blob, Datatype::Uint8, Datatype::GeomWkb];
-            match attributes.clone().find(|(_, field)| named(field)) {
-                Some((number, field)) if types.contains(&field.datatype) => out.fields.push(number),
-                Some(_) => left_out.push((NAME.to_vec(), "the attribute's type holds no geometries")),
-                None => left_out.push((NAME.to_vec(), "there is no such var-sized attribute")),
-            }
-        }
         let is = |name: &[u8]| fields.iter().any(|field| *field.name == *name);
         let is_told = pairs.contains_key(CRS)
             || pairs.get(DATASET_TYPE).and_then(text) == Some("geometry")
             || is(b"_X") && is(b"_Y");
+        let types = [Datatype::Blob, Datatype::Uint8, Datatype::GeomWkb];
+        let named = |name: &[u8]| attributes.clone().find(|(_, field)| *field.name == *name);
+        match pairs.get(NAME) {
+            Some(name) => match text(name).and_then(|name| named(name.as_bytes())) {
+                Some((number, field)) if types.contains(&field.datatype) => out.fields.push(number),
+                Some(_) => left_out.push((NAME.to_vec(), "the attribute's type holds no geometries")),
+                None => left_out.push((NAME.to_vec(), "there is no such var-sized attribute")),
+            },
+            // What GDAL takes for the geometry if no key names it.
+            None => out.fields.extend(
+                named(b"wkb_geometry")
+                    .filter(|(_, field)| is_told && types.contains(&field.datatype))
+                    .map(|(number, _)| number),
+            ),
+        }
+        let primary = out.fields.first().copied();
         for (number, field) in attributes.filter(|_| is_told) {
-            if field.datatype == Datatype::GeomWkb && !out.fields.contains(&number) {
+            if field.datatype == Datatype::GeomWkb && primary != Some(number) {
                 out.fields.push(number);
             }
         }

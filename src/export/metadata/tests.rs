@@ -348,15 +348,15 @@ fn metadata_are_text_or_numbers() {
 #[test]
 fn geometries_are_told_by_more_than_their_type() {
     let cell = |name, datatype| (name, Role::Attribute(0), datatype, CellValNum::Var, false);
-    let fields = fields(&[
+    let named = fields(&[
         ("_X", Role::Dimension(0), Datatype::Float64, ONE, false),
         cell("bytes", Datatype::Uint8),
         cell("wkb", Datatype::GeomWkb),
     ]);
     let name = |name: &'static str| ("GEOMETRY_ATTRIBUTE_NAME", Ok(text(name)));
-    assert_eq!(sorted(&fields, []).geometry, None);
+    assert_eq!(sorted(&named, []).geometry, None);
     let metadata = sorted(
-        &fields,
+        &named,
         [
             ("CRS", Ok(text(r#"{"type": "GeographicCRS", "name": "a"}"#))),
             name("bytes"),
@@ -369,10 +369,22 @@ fn geometries_are_told_by_more_than_their_type() {
     let bytes = |text: &str| Ok(Value::Numbers(Datatype::Uint8, text.as_bytes().to_vec()));
     let crs = r#"{"type": "GeographicCRS", "name": "a"}"#;
     let pairs = [("GEOMETRY_ATTRIBUTE_NAME", bytes("bytes")), ("CRS", bytes(crs))];
-    let geometry = sorted(&fields, pairs).geometry.unwrap();
+    let geometry = sorted(&named, pairs).geometry.unwrap();
     assert_eq!((geometry.fields, geometry.crs.is_some()), (vec![1, 2], true));
+    // What GDAL takes for the geometry without the key.
+    let cells = |datatype| fields(&[cell("a", Datatype::GeomWkb), cell("wkb_geometry", datatype)]);
+    let told = || [("dataset_type", Ok(text("geometry")))];
+    for datatype in [Datatype::Blob, Datatype::Uint8, Datatype::GeomWkb] {
+        let geometry = sorted(&cells(datatype), told()).geometry.unwrap();
+        assert_eq!(geometry.fields, [1, 0], "{}", datatype.name());
+        assert_eq!(sorted(&cells(datatype), []).geometry, None);
+    }
+    assert_eq!(
+        sorted(&cells(Datatype::Int8), told()).geometry.unwrap().fields,
+        [0]
+    );
     for wrong in ["_X", "none"] {
-        let metadata = sorted(&fields, [name(wrong), ("LAYER_EXTENT_MINX", Ok(floats(&[1.0])))]);
+        let metadata = sorted(&named, [name(wrong), ("LAYER_EXTENT_MINX", Ok(floats(&[1.0])))]);
         assert_eq!((metadata.geometry, metadata.left_out.len()), (None, 1), "{wrong}");
     }
 }
