@@ -232,14 +232,16 @@ def compare_vectors(checks, point):
 
 
 def write_empty(folder):
-    """Layers in which features have no geometry: cells without bytes, the first, the last, some, and all of them; in two fragments."""
+    """Layers in which features have no geometry: cells without bytes, or with the one byte of a fill value, the first, the last, some, and all of
+    them; in two fragments."""
     count = 500
     for name, of, is_empty in (("some", "blob", lambda i: i % 7 in (0, 3)), ("most", np.uint8, lambda i: i % 7 != 2), ("all", "wkb", lambda i: True)):
         dims = [tiledb.Dim(axis, domain=(-1.0, 1e3), tile=100.0, dtype=np.float64) for axis in ("_X", "_Y")]
         attributes = [tiledb.Attr("geom", dtype=of, var=True), tiledb.Attr("FID", dtype=np.int64)]
         tiledb.Array.create(f"{folder}/{name}", tiledb.ArraySchema(tiledb.Domain(*dims), attributes, sparse=True))
         for start in (0, 1):
-            cells = [b"" if is_empty(i) else shapely.to_wkb(shapely.LineString([(0, i)] * (2 + i % 5))) for i in range(start, count, 2)]
+            none = b"\x80" if name == "some" else b""
+            cells = [none if is_empty(i) else shapely.to_wkb(shapely.LineString([(0, i)] * (2 + i % 5))) for i in range(start, count, 2)]
             shapes = np.empty(len(cells), object)
             shapes[:] = [np.frombuffer(cell, "u1") for cell in cells] if of is np.uint8 else cells
             places = np.arange(start, count, 2)
@@ -250,7 +252,7 @@ def write_empty(folder):
 
 
 def compare_empty(checks, point, layers):
-    """A cell without bytes is no geometry, and the others are read."""
+    """A cell of fewer bytes than any geometry is none, and the others are read."""
     for name, shapes in layers:
         for view, rows in (("data", shapes), ("data/subarray/100..300,..", shapes[100:301])):
             file = point / name / view / "table.parquet"

@@ -72,7 +72,7 @@ pub(super) enum Encoding {
     Scaled(i64),
     /// A u32 length and bytes. `strip` removes the NULs at the end of fixed-size text.
     Bytes { strip: bool },
-    /// Same for a geometry. Null if it has no bytes, which are none, and which readers fail at.
+    /// Same for a geometry. Null if it is shorter than any: readers fail at what is none.
     Geometry,
     /// Stored indexes into a dictionary page of `labels` entries, `width` bits each. Null if there is no such
     /// label.

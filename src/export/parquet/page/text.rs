@@ -7,6 +7,9 @@ use crate::error::Result;
 use crate::fragment::column::Content;
 use std::ops::Range;
 
+/// Bytes of the shortest well-known binary: the order of bytes, a type, and a count of 0.
+const MIN_WKB: u64 = 9;
+
 impl Page<'_> {
     /// Appends bytes of texts with their lengths, up to the last text that is not null.
     pub(super) fn texts(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
@@ -77,7 +80,7 @@ impl Page<'_> {
             let is_geometry = self.leaf.encoding == Encoding::Geometry;
             let cells = cells.into_iter().map(|(bytes, valid)| {
                 let len = bytes.end - bytes.start;
-                let is_null = !valid || is_geometry && len == 0;
+                let is_null = !valid || is_geometry && len < MIN_WKB;
                 (bytes, (!is_null).then_some(len))
             });
             return Ok(cells.collect());
