@@ -72,6 +72,10 @@ fn converted(field: &Field, key: &str, value: Value) -> Result<Value, &'static s
     if is_of_files(key) {
         return Err(OF_FILES_REASON);
     }
+    // pyarrow opens no table with a column that is said to be of another type than it is.
+    if key.starts_with("ARROW:") {
+        return Err("Arrow has names like this of its own");
+    }
     if field.enumeration.is_some() && key.starts_with("flag_") {
         return Err("the enumeration has flags of its own");
     }

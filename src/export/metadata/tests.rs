@@ -329,6 +329,18 @@ fn keys_of_other_programs_are_not_shown() {
 }
 
 #[test]
+fn types_of_arrow_are_not_those_that_metadata_say() {
+    let fields = fields(&[("a", Role::Attribute(0), Datatype::Int64, ONE, false)]);
+    let key = "__tiledb_attr.a.ARROW:extension:name";
+    let metadata = sorted(&fields, [(key, Ok(text("arrow.uuid")))]);
+    let left_out = [(key.as_bytes().to_vec(), "Arrow has names like this of its own")];
+    assert_eq!(
+        (metadata.fields, &*metadata.left_out),
+        (vec![vec![]], &left_out[..])
+    );
+}
+
+#[test]
 fn metadata_are_text_or_numbers() {
     assert_eq!(
         shown(Datatype::Bool, vec![3, 0]),
