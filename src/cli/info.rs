@@ -804,7 +804,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
     let kind = match (text_of("soma_object_type"), text_of("dataset_type")) {
         (Some("SOMAExperiment"), _) => "experiment",
         (Some(other), _) => other,
-        (None, Some("bioimg")) => "image",
+        (None, Some("bioimg" | "BIOIMG")) => "image",
         (None, Some(other)) => other,
         (None, None) if data_set.is_some() => "data set",
         (None, None) => return Ok(()),

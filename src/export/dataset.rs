@@ -146,7 +146,8 @@ impl Kind {
 fn kind(metadata: &GroupMetadata) -> Kind {
     match metadata.dataset_type() {
         Some("raster") => Kind::Raster,
-        Some("bioimg") => Kind::Image,
+        // Releases of tiledb-bioimg before 0.2.9 wrote it in capitals.
+        Some("bioimg" | "BIOIMG") => Kind::Image,
         _ => Kind::Cf,
     }
 }

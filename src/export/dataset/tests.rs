@@ -225,6 +225,24 @@ fn what_is_too_much_for_hdf5_is_left_out() {
 }
 
 #[test]
+fn groups_of_any_release_of_bioimg_are_images() {
+    let mut array = written(&OneTile {
+        dimensions: &[("Y", 4), ("X", 4)],
+        attributes: &[("intensity", Datatype::Uint8, 1, false)],
+    });
+    write_metadata(&mut array, &[("level", Datatype::Int64, &0i64.to_le_bytes())]);
+    for name in ["bioimg", "BIOIMG"] {
+        let mut group = MemoryStorage::default();
+        write_metadata(
+            &mut group,
+            &[("dataset_type", Datatype::StringUtf8, name.as_bytes())],
+        );
+        let dataset = dataset(&[("", group), ("l_0.tdb", array.clone())], &[]);
+        assert_eq!((dataset.kind, dataset.absent), (Kind::Image, None), "{name}");
+    }
+}
+
+#[test]
 fn arrays_of_a_raster_are_overviews_of_its_full_resolution() {
     let array = written(&OneTile {
         dimensions: &[("Y", 4), ("X", 4)],
