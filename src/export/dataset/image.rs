@@ -132,6 +132,13 @@ impl ImageDescription {
                     described.sizes[place] =
                         size.map(|size| (size, unit.and_then(|unit| unit_of(unit, place == 0))));
                 }
+                // Of slides, tiledb-bioimg names the unit of Y alone.
+                if let [.., Some((y, unit)), Some((x, x_unit))] = &mut described.sizes
+                    && x == y
+                    && told("physicalSizeXUnit").is_none()
+                {
+                    *x_unit = *unit;
+                }
                 if let Some(channels) = all.get("channels").and_then(|channels| channels.get(VALUES)) {
                     match self::channels(channels) {
                         Some(channels) => described.channels = channels,
@@ -529,6 +536,9 @@ mod tests {
         let metadata = r#"{"physicalSizeX": 4.0, "physicalSizeXUnit": "mm"}"#;
         let (sizes, _) = read(&[(OF_ZARR, of_zarr), ("metadata", metadata)]);
         assert_eq!(sizes[3..], [wanted[3], Some((4.0, Some("millimeter")))]);
+        let slide = r#"{"physicalSizeX": 0.5, "physicalSizeY": 0.5, "physicalSizeYUnit": "\u00b5m"}"#;
+        let (sizes, _) = read(&[("metadata", slide)]);
+        assert_eq!(sizes[3..], [Some((0.5, Some("micrometer"))); 2]);
         for (text, is_told) in [
             ("[]", true),
             ("{", true),
