@@ -218,12 +218,15 @@ impl Raster {
             if Axes::of(fields).is_none() {
                 return Err("the dimensions are not X and Y, and BANDS, of UINT64");
             }
-            let bytes = match value {
-                Value::Text(text) => text.into_bytes(),
-                Value::Numbers(Datatype::Uint8, bytes) => bytes,
+            let text = match value {
+                Value::Text(text) => text,
+                // GDAL keeps bytes of tags as they are.
+                Value::Numbers(Datatype::Uint8, bytes) => String::from_utf8(bytes).unwrap_or_else(|error| {
+                    leave_out(left_out, "bytes that are not UTF-8 are shown as U+FFFD");
+                    String::from_utf8_lossy(error.as_bytes()).into_owned()
+                }),
                 Value::Numbers(..) => return Err("it is not text"),
             };
-            let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8")?;
             let root = parse(text.trim_end_matches('\0'))?;
             match root.name == "PAMDataset" {
                 true => Ok(root),

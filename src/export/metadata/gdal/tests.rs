@@ -56,6 +56,18 @@ fn documents_of_gdal_are_read() {
 }
 
 #[test]
+fn bytes_that_are_not_utf_8_keep_nothing_else_from_being_read() {
+    let document = b"<PAMDataset><Metadata><MDI key=\"a\">M\xfcller</MDI></Metadata>\
+        <GeoTransform>1,1,0,2,0,-1</GeoTransform></PAMDataset>";
+    let mut left_out = Vec::new();
+    let value = Value::Numbers(Datatype::Uint8, document.to_vec());
+    let raster = Raster::read(&axes(), Ok(value), &mut left_out).unwrap();
+    assert_eq!(raster.transform, Some([1.0, 1.0, 0.0, 2.0, 0.0, -1.0]));
+    assert_eq!(raster.tags[0].2, "M\u{fffd}ller");
+    assert!(left_out[0].1.contains("UTF-8"));
+}
+
+#[test]
 fn the_year_of_coordinates_is_read() {
     let of = |year: &str| {
         let (raster, left_out) = read(&format!(
