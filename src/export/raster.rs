@@ -173,8 +173,13 @@ impl<'m> Placed<'m> {
     /// The bands that field `field` of the view has, an attribute, in order; None for each that nothing is
     /// told of.
     pub(super) fn bands(&self, view: &View, field: usize) -> Vec<Option<&'m Band>> {
-        let along = self.axes.bands.map(|axis| &self.region[axis]);
-        let along = along.map(|range| number(&range.lo)..=number(&range.hi));
+        let along = self.axes.bands.map(|axis| {
+            let (range, domain) = (&self.region[axis], &view.schema().dimensions[axis].domain);
+            // Others than GDAL, whose band 1 is the first of all, may count from 0.
+            let before = domain.as_ref().map_or(1, |domain| number(&domain.lo));
+            let of = |coordinate: &[u8]| (number(coordinate) - before).saturating_add(1);
+            of(&range.lo)..=of(&range.hi)
+        });
         let Some(numbers) = gdal::numbers(view.fields(), field, along) else {
             return Vec::new();
         };
