@@ -172,7 +172,7 @@ fn what_damaged_metadata_change_is_another_version() {
     let versions = [false, true].map(|damaged| {
         let view = raster(Datatype::Uint8, false, damaged);
         assert_eq!(zarr::ZarrGroup::of(view.clone()).is_err(), damaged);
-        let overviews = tiff::overviews_layout(&[(view.clone(), 2..3)]);
+        let overviews = tiff::overviews_layout(&view, "a.tif".as_ref(), &[(view.clone(), 2..3)]);
         let files = [parquet::layout(&view), tiff::layout(&view, 2..3), overviews];
         (view.state(), files.map(|file| file.unwrap().version()))
     });

@@ -194,7 +194,8 @@ pub(super) fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>
             let bands = bands.flat_map(|band| std::iter::repeat_n(band, values as usize));
             let bands: Vec<Option<&Band>> = bands.collect();
             image.geo = Geo::new(&placed, &bands, &image);
-            // A file has one value. Blocks are written whole, so without one no pixel lacks data.
+            image.rgb &= are_colours(&bands);
+            // A file has one value.
             let of_bands = bands.iter().flatten().filter_map(|band| band.nodata);
             let given = grid::given_fill(attribute).and_then(|fill| Scalar::read(attribute.datatype, &fill));
             let has_own = own.iter().any(|(key, _)| key == "_FillValue");
@@ -216,6 +217,16 @@ pub(super) fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>
 }
 
 /// The name of the file of overviews of an image begins with that of the image and ends so.
+/// Whether bands may be the samples of a colour: GDAL tells it of those that are something else than they are
+/// by their order.
+fn are_colours(bands: &[Option<&Band>]) -> bool {
+    let mut told = bands.iter().zip(["Red", "Green", "Blue", "Alpha"]);
+    told.all(|(band, by_order)| {
+        let colour = band.and_then(|band| band.colour.as_deref());
+        colour.is_none_or(|colour| colour == by_order)
+    })
+}
+
 pub const OVERVIEWS: &str = ".ovr";
 
 /// The image called `name` in each of `smaller`, views of smaller resolutions, as far as they can be
@@ -260,12 +271,21 @@ fn named(view: &Arc<View>, name: &OsStr) -> Result<Option<(Range<usize>, Image)>
     Ok(image.ok().map(|(image, _)| (fields, image)))
 }
 
-/// The file of the images that [`overviews`] found.
-pub fn overviews_layout(found: &[(Arc<View>, Range<usize>)]) -> Result<FileLayout> {
+/// The file of the images that [`overviews`] found of the image called `name` of `full`.
+pub fn overviews_layout(
+    full: &Arc<View>,
+    name: &OsStr,
+    found: &[(Arc<View>, Range<usize>)],
+) -> Result<FileLayout> {
+    // GDAL tells of the full resolution alone what bands are of a colour.
+    let rgb = match fields_of(full, name)? {
+        Some(fields) => whole(full, fields)?.1.rgb,
+        None => return Err(Error::not_found("there is no such image")),
+    };
     let (mut images, mut all, mut states) = (Vec::new(), Vec::new(), Vec::new());
     for (view, fields) in found {
         let (view, mut image, state) = whole(view, fields.clone())?;
-        image.is_reduced = true;
+        (image.is_reduced, image.rgb) = (true, rgb);
         all.extend(values(&view, fields.clone(), &image)?);
         images.push(image);
         states.push(state);

@@ -134,7 +134,7 @@ impl OverviewFile {
         let found = self.images()?;
         let layout = match found.is_empty() {
             true => Err(Error::not_found("the image has no overviews")),
-            false => tiff::overviews_layout(&found),
+            false => tiff::overviews_layout(&self.source.view()?, &self.image, &found),
         };
         self.source.placed(layout)
     }

@@ -688,6 +688,36 @@ def write_bare(uri, cells, pam, names=("TDB_VALUES",), of=None):
     Lib().put_metadata(uri, [("_gdal", "UINT8", f"<PAMDataset>{pam}</PAMDataset>".encode())])
 
 
+def write_colours(folder):
+    """Four bands, of which GDAL says that they are no colours, in two resolutions; the first counts from 0."""
+    group = f"{folder}/bands"
+    tiledb.Group.create(group)
+    cells = np.arange(4 * 16 * 16, dtype="u2").reshape(4, 16, 16)
+    for level, step in enumerate((1, 2)):
+        of = cells[:, ::step, ::step]
+        dims = [tiledb.Dim(name, domain=(0, length - 1), tile=length, dtype=np.uint64) for name, length in zip(("BANDS", "Y", "X"), of.shape)]
+        tiledb.Array.create(f"{group}/l_{level}", tiledb.ArraySchema(tiledb.Domain(*dims), [tiledb.Attr("TDB_VALUES", dtype="u2")]))
+        with tiledb.open(f"{group}/l_{level}", "w") as array:
+            array[:] = of
+        told = "<ColorInterp>Gray</ColorInterp><Description>near M\xfcnchen</Description>" if level == 0 else "<Description>x</Description>"
+        Lib().put_metadata(f"{group}/l_{level}", [("_gdal", "UINT8", f"<PAMDataset><PAMRasterBand band='1'>{told}</PAMRasterBand></PAMDataset>".encode("latin-1"))])
+        with tiledb.Group(group, "w") as opened:
+            opened.add(f"{group}/l_{level}", name=f"l_{level}")
+            opened.meta["dataset_type"] = "raster"
+
+
+def compare_colours(checks, point):
+    """No band is alpha, and band 1 is the first of all. A byte that is not UTF-8 keeps nothing else from being shown."""
+    data = point / "bands/l_0/data"
+    with rasterio.open(data / "raster/TDB_VALUES.tif") as file:
+        checks.equal("bands that are no colours", ([one.name for one in file.colorinterp], int((file.read_masks(1) == 0).sum())), (["gray"] + ["undefined"] * 3, 0))
+        checks.equal("bands that count from 0", file.descriptions, ("near M\ufffdnchen", None, None, None))
+    with rasterio.open(data / "raster/TDB_VALUES.tif", overview_level=0) as file:
+        checks.equal("bands that are no colours: an overview", ([one.name for one in file.colorinterp], file.shape), (["gray"] + ["undefined"] * 3, (8, 8)))
+    left_out = [one["reason"] for one in json.loads((data / "view.json").read_text())["left_out"]]
+    checks.equal("bytes that are not UTF-8: the reason", left_out, ["bytes that are not UTF-8 are shown as U+FFFD"])
+
+
 def write_bares(folder):
     """Statistics of all pixels; a rotated pole; complex numbers in an attribute each."""
     cells = np.arange(40 * 50).reshape(40, 50).astype("f4")
@@ -798,6 +828,7 @@ def main():
         for name, axes in TURNED.items():
             write_turned(f"{folder}/arrays/{name}", axes)
         write_bares(f"{folder}/arrays")
+        write_colours(f"{folder}/arrays")
         nulls = write_nulls(f"{folder}/arrays")
         write_told(f"{folder}/arrays")
         write_unlike_types(f"{folder}/arrays/unlike_types")
@@ -827,6 +858,7 @@ def main():
             compare_unlike(checks, point / "untold/data")
             compare_turned(checks, point)
             compare_bares(checks, point)
+            compare_colours(checks, point)
             compare_nulls(checks, point, *nulls)
             compare_told(checks, point)
             multidimensional(checks, point / "multidimensional/data")

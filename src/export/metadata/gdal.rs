@@ -122,6 +122,8 @@ pub struct Band {
     pub scale: Option<f64>,
     /// The unit of values.
     pub unit: Option<String>,
+    /// What it is of a colour, by GDAL's name, such as `Gray` or `Alpha`.
+    pub colour: Option<String>,
     /// Red, green and blue of each value, up to 255.
     pub palette: Vec<[u8; 3]>,
     /// Tags of the band.
@@ -206,7 +208,7 @@ impl Raster {
         };
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
         let bands = self.bands.values().map(|band| {
-            let texts = text(&band.description) + text(&band.unit);
+            let texts = text(&band.description) + text(&band.unit) + text(&band.colour);
             2 * PAIR_MEMORY + texts + 3 * band.palette.len() + tags(&band.tags)
         });
         PAIR_MEMORY + text(&self.crs) + tags(&self.tags) + bands.sum::<usize>()
@@ -392,6 +394,7 @@ impl Reading<'_> {
             match &*element.name {
                 "Description" => band.description = text(element),
                 "UnitType" => band.unit = text(element),
+                "ColorInterp" => band.colour = text(element),
                 "NoDataValue" => band.nodata = self.nodata(element),
                 "Offset" => band.offset = self.finite(element),
                 "Scale" => band.scale = self.finite(element),
