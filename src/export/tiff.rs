@@ -52,6 +52,7 @@ use crate::names;
 use crate::query::{Field, Role, View};
 use crate::runtime::hash;
 use geo::Geo;
+use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -216,7 +217,6 @@ pub(super) fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>
     Ok((view, image, state))
 }
 
-/// The name of the file of overviews of an image begins with that of the image and ends so.
 /// Whether bands may be the samples of a colour: GDAL tells it of those that are something else than they are
 /// by their order.
 fn are_colours(bands: &[Option<&Band>]) -> bool {
@@ -227,31 +227,29 @@ fn are_colours(bands: &[Option<&Band>]) -> bool {
     })
 }
 
+/// The name of the file of overviews of an image begins with that of the image and ends so.
 pub const OVERVIEWS: &str = ".ovr";
 
-/// The image called `name` in each of `smaller`, views of smaller resolutions, as far as they can be
-/// overviews of that of `view`: until one has no such image, one of other bands, a larger one, or one of a
-/// part only, which programs would take for the whole. The fields of each, with its view. Reads only
-/// metadata.
+/// The image called `name` in each of `smaller`, views of smaller resolutions, that can be an overview of that
+/// of `view`: of the same bands, not larger, and not of a part only, which programs would take for the whole.
+/// The fields of each, with its view, those of larger ones first. Reads only metadata.
 pub fn overviews(
     view: &Arc<View>,
     name: &OsStr,
     smaller: &[Arc<View>],
 ) -> Result<Vec<(Arc<View>, Range<usize>)>> {
-    let Some((_, mut larger)) = named(view, name)? else {
+    let Some((_, full)) = named(view, name)? else {
         return Ok(Vec::new());
     };
     let mut found = Vec::new();
     for view in smaller {
-        match named(view, name)? {
-            Some((fields, image)) if image.is_overview_of(&larger) => {
-                found.push((view.clone(), fields));
-                larger = image;
-            }
-            _ => break,
+        if let Some((fields, image)) = named(view, name)?.filter(|(_, image)| image.is_overview_of(&full)) {
+            found.push((image.width * image.height, (view.clone(), fields)));
         }
     }
-    Ok(found)
+    // Programs may make larger ones later than smaller ones.
+    found.sort_by_key(|(pixels, _)| Reverse(*pixels));
+    Ok(found.into_iter().map(|(_, found)| found).collect())
 }
 
 /// The image of this name, without its no-data value and place, and its fields; None if there is none, or not

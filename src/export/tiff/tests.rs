@@ -1,6 +1,7 @@
 use super::*;
-use crate::export::tests::{array_of_a, raster, write_metadata};
+use crate::export::tests::{OneTile, array_of_a, raster, write_metadata};
 use crate::query::testing::open;
+use crate::storage::MemoryStorage;
 
 fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
     Image {
@@ -301,4 +302,36 @@ fn axes_of_length_1_are_left_out_until_three_are_left() {
     for (shape, shown) in cases {
         assert_eq!(shown_axes(shape.to_vec()), shown);
     }
+}
+
+#[test]
+fn bands_that_gdal_calls_otherwise_are_no_colour() {
+    let of = |colour: Option<&str>| {
+        Some(Band {
+            colour: colour.map(str::to_owned),
+            ..Band::default()
+        })
+    };
+    let [none, red, grey, alpha] = [None, Some("Red"), Some("Gray"), Some("Alpha")].map(of);
+    let [none, red, grey, alpha] = [&none, &red, &grey, &alpha].map(Option::as_ref);
+    assert!(are_colours(&[None, None, None]) && are_colours(&[red, none, None, alpha]));
+    assert!(!are_colours(&[grey, None, None, None]) && !are_colours(&[None, red, None]));
+}
+
+#[test]
+fn overviews_are_found_in_any_order() {
+    let of = |[rows, columns]: [u64; 2]| {
+        let mut storage = MemoryStorage::default();
+        let array = OneTile {
+            dimensions: &[("y", rows), ("x", columns)],
+            attributes: &[("a", Datatype::Uint8, 1, false)],
+        };
+        array.create(&mut storage, 1);
+        array.write(&mut storage, 1);
+        Arc::new(View::new(open(&storage).0, None, None).unwrap())
+    };
+    let smaller = [[2, 2], [8, 8], [20, 1], [4, 4]].map(of);
+    let found = overviews(&of([16, 16]), OsStr::new("a.tif"), &smaller).unwrap();
+    let rows = found.iter().map(|(view, _)| view.shape().unwrap()[0]);
+    assert_eq!(rows.collect::<Vec<_>>(), [8, 4, 2]);
 }
