@@ -10,7 +10,7 @@ use super::Pieces;
 use super::entry::{Asked, Entry, child};
 use super::headers;
 use super::path::{self, UrlPath};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::export::picture::Picture;
 use crate::export::{encoded_names, preview};
 use crate::printable;
@@ -618,13 +618,6 @@ struct Overview {
     late: bool,
 }
 
-/// Records an error of which a page says only that there is one. Who has left gets no page.
-fn record(errors: &ErrorLog, path: &str, error: &Error) {
-    if error.kind() != ErrorKind::Abandoned {
-        errors.record(path, error);
-    }
-}
-
 /// Threads that find out what pages show, waited for or not.
 static WORKING: Permits = Permits::new();
 
@@ -634,7 +627,7 @@ impl Overview {
         let found: Arc<Mutex<Found>> = Arc::default();
         let view = viewed.view();
         if let Err(error) = &view {
-            record(&asked.errors, &asked.path.display(), error);
+            asked.errors.record(&asked.path.display(), error);
         }
         let view = view.ok();
         let mut late = false;
@@ -681,7 +674,7 @@ struct Search {
 impl Search {
     fn run(&self) {
         if let Err(error) = self.try_run() {
-            record(&self.errors, &self.path, &error);
+            self.errors.record(&self.path, &error);
             lock(&self.found).failed = true;
         }
     }

@@ -45,18 +45,20 @@ struct Cause {
 }
 
 impl ErrorLog {
-    /// Counts, records and logs the error of an operation on `path`, unless who asked for it is gone: then
-    /// nobody needs it.
+    /// [Records](ErrorLog::record) and counts the error of an operation on `path`.
     pub fn report(&self, path: &str, error: &Error, stats: &Stats) {
-        if error.kind() == ErrorKind::Abandoned {
-            return log::debug!("{path}: {error}");
+        if self.record(path, error) {
+            stats.errors.add(1);
         }
-        stats.errors.add(1);
-        self.record(path, error);
     }
 
     /// Records and logs an error for the virtual file `path`, which is relative to the root of the tree.
-    pub fn record(&self, path: &str, error: &Error) {
+    /// False if who asked for it is gone: then nobody needs it.
+    pub fn record(&self, path: &str, error: &Error) -> bool {
+        if error.kind() == ErrorKind::Abandoned {
+            log::debug!("{path}: {error}");
+            return false;
+        }
         let now = now();
         // An error without a file of the source is about the virtual file.
         let key = match error.file() {
@@ -96,6 +98,7 @@ impl ErrorLog {
             "" => log::log!(level, "{error}"),
             _ => log::log!(level, "{path}: {error}"),
         }
+        true
     }
 
     /// All lines, the most recent cause last, and a number that changes with them.
