@@ -9,6 +9,7 @@ use super::{Failure, TreeArgs, logging};
 use crate::describe::fragments::FragmentSummary;
 use crate::describe::value::Cell;
 use crate::error::{Error, ErrorKind, Result};
+use crate::export::dataset::Kind;
 use crate::export::zarr::{ZarrArray, ZarrGroup};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
@@ -804,7 +805,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
     let kind = match (text_of("soma_object_type"), text_of("dataset_type")) {
         (Some("SOMAExperiment"), _) => "experiment",
         (Some(other), _) => other,
-        (None, Some("bioimg" | "BIOIMG")) => "image",
+        (None, told) if Kind::told(told) == Kind::Image => "image",
         (None, Some(other)) => other,
         (None, None) if data_set.is_some() => "data set",
         (None, None) => return Ok(()),

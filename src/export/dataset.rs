@@ -140,21 +140,21 @@ impl Kind {
             Kind::Image => "image",
         }
     }
-}
 
-/// The kind of data set that a group says it is.
-fn kind(metadata: &GroupMetadata) -> Kind {
-    match metadata.dataset_type() {
-        Some("raster") => Kind::Raster,
-        // Releases of tiledb-bioimg before 0.2.9 wrote it in capitals.
-        Some("bioimg" | "BIOIMG") => Kind::Image,
-        _ => Kind::Cf,
+    /// That of a group with this `dataset_type` in its metadata.
+    pub fn told(dataset_type: Option<&str>) -> Kind {
+        match dataset_type {
+            Some("raster") => Kind::Raster,
+            // Releases of tiledb-bioimg before 0.2.9 wrote it in capitals.
+            Some("bioimg" | "BIOIMG") => Kind::Image,
+            _ => Kind::Cf,
+        }
     }
 }
 
 /// Whether a group is a raster of GDAL. Reads its metadata.
 pub fn is_raster(group: &OpenGroup) -> Result<bool> {
-    Ok(kind(&GroupMetadata::of(group)?) == Kind::Raster)
+    Ok(Kind::told(GroupMetadata::of(group)?.dataset_type()) == Kind::Raster)
 }
 
 /// A variable of a data set.
@@ -368,7 +368,7 @@ fn unfit(field: &Field, axes: usize, naming: Naming) -> Option<String> {
 impl Group {
     fn new(source: &Source, lengths: Lengths) -> Result<(Kind, Group)> {
         let metadata = GroupMetadata::of(&source.group)?;
-        let kind = kind(&metadata);
+        let kind = Kind::told(metadata.dataset_type());
         let mut group = Group {
             dimensions: Vec::new(),
             variables: Vec::new(),
@@ -927,7 +927,8 @@ impl Found {
 
 impl Found {
     /// Whether its attributes are variables of their own names. TileDB-CF makes `<name>_` of a variable
-    /// `<name>` of xarray over a dimension of that name, in an array of the variable's name, whatever that is.
+    /// `<name>` of xarray over a dimension of that name, in an array of the variable's name, whatever that
+    /// is.
     fn is_collected(&self) -> bool {
         let [only] = &self.schema.attributes[..] else {
             return true;
