@@ -235,12 +235,7 @@ impl FilledChunks {
         let len = bytes.ok_or_else(|| Error::limit("a chunk would have 2^64 bytes or more"))?;
         self.view.array().engine.cache.check_size(len)?;
         Ok(Table {
-            object: self.object,
-            view: self.view.clone(),
-            axis: self.axis.clone(),
-            field: self.field,
-            cells: self.cells.clone(),
-            width: self.width,
+            content: self.clone(),
             boolean: of == Type::Number(Datatype::Bool),
             rows,
             len,
@@ -310,12 +305,7 @@ impl Bytes for Tables {
 
 /// Some rows of a filled array.
 struct Table {
-    object: u64,
-    view: Arc<View>,
-    axis: Arc<Axis>,
-    field: usize,
-    cells: Arc<Memo<Arc<MatrixCells>>>,
-    width: u64,
+    content: FilledChunks,
     boolean: bool,
     rows: Range<u64>,
     len: u64,
@@ -323,54 +313,52 @@ struct Table {
 
 impl Table {
     fn make(&self) -> Result<Vec<u8>> {
+        let FilledChunks {
+            object,
+            view,
+            axis,
+            field,
+            cells,
+            width,
+        } = &self.content;
         let mut out = vec![0; self.len as usize];
-        let size = (self.len / (self.rows.end - self.rows.start) / self.width) as usize;
+        let size = (self.len / (self.rows.end - self.rows.start) / width) as usize;
         // A bit for each place, set if a cell was there.
-        let allows_duplicates = self.view.schema().allows_duplicates;
+        let allows_duplicates = view.schema().allows_duplicates;
         let mut seen = allows_duplicates.then(|| vec![0u8; (out.len() / size).div_ceil(8)]);
-        let joinids = self.axis.joinids(&self.rows);
-        let cells = self
-            .cells
-            .get_or_make(|| Ok(Arc::new(MatrixCells::new(&self.view, self.field)?)))?;
+        let joinids = axis.joinids(&self.rows);
+        let cells = cells.get_or_make(|| Ok(Arc::new(MatrixCells::new(view, *field)?)))?;
         let pieces = cells.pieces(&joinids, &joinids)?;
         let read = |piece: &Piece| {
             let all = 0..piece.count() as usize;
             Ok((piece.rows()?, piece.columns(&all)?, piece.values(&all)?))
         };
         let what = "putting cells into a table";
-        scan(
-            &self.view,
-            self.object,
-            &pieces,
-            what,
-            read,
-            |(rows, columns, values)| {
-                let mut row_of = Finder::new(&self.axis);
-                let coordinates = rows.as_chunks::<8>().0.iter().zip(columns.as_chunks::<8>().0);
-                for ((row, column), value) in coordinates.zip(values.chunks_exact(size)) {
-                    let joinid = i64::from_le_bytes(*row);
-                    let Some(row) = row_of.place(joinid).filter(|row| self.rows.contains(row)) else {
-                        continue;
-                    };
-                    let column = place(column).filter(|column| *column < self.width);
-                    let column = column.ok_or_else(|| {
-                        Error::corrupt(format!("a cell lies outside of the {} columns", self.width))
-                    })?;
-                    let place = ((row - self.rows.start) * self.width + column) as usize;
-                    if let Some(seen) = &mut seen {
-                        let bit = 1 << (place % 8);
-                        if seen[place / 8] & bit != 0 {
-                            return Err(Error::corrupt(format!(
-                                "several cells have the coordinates ({joinid}, {column}), where a matrix has one value"
-                            )));
-                        }
-                        seen[place / 8] |= bit;
+        scan(view, *object, &pieces, what, read, |(rows, columns, values)| {
+            let mut row_of = Finder::new(axis);
+            let coordinates = rows.as_chunks::<8>().0.iter().zip(columns.as_chunks::<8>().0);
+            for ((row, column), value) in coordinates.zip(values.chunks_exact(size)) {
+                let joinid = i64::from_le_bytes(*row);
+                let Some(row) = row_of.place(joinid).filter(|row| self.rows.contains(row)) else {
+                    continue;
+                };
+                let column = place(column).filter(|column| column < width);
+                let column = column
+                    .ok_or_else(|| Error::corrupt(format!("a cell lies outside of the {width} columns")))?;
+                let place = ((row - self.rows.start) * width + column) as usize;
+                if let Some(seen) = &mut seen {
+                    let bit = 1 << (place % 8);
+                    if seen[place / 8] & bit != 0 {
+                        return Err(Error::corrupt(format!(
+                            "several cells have the coordinates ({joinid}, {column}), where a matrix has one value"
+                        )));
                     }
-                    out[place * size..(place + 1) * size].copy_from_slice(value);
+                    seen[place / 8] |= bit;
                 }
-                Ok(())
-            },
-        )?;
+                out[place * size..(place + 1) * size].copy_from_slice(value);
+            }
+            Ok(())
+        })?;
         if self.boolean {
             out.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
         }
@@ -384,9 +372,9 @@ impl Bytes for Table {
     }
 
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
-        let engine = &self.view.array().engine;
-        let _waiting = engine.work.wait(self.object);
-        let key = CacheKey::tile(self.object, self.rows.start);
+        let engine = &self.content.view.array().engine;
+        let _waiting = engine.work.wait(self.content.object);
+        let key = CacheKey::tile(self.content.object, self.rows.start);
         let keep = out.keep.unwrap_or(Keep::Staying);
         let table = engine.cache.derive(key, self.len, keep, || self.make())?;
         out.share(table, range.start as usize..range.end as usize)
