@@ -78,40 +78,28 @@ fn copied_to(
     interrupted: bool,
     save_every: Duration,
 ) -> std::result::Result<(), Stop> {
-    copied_from(["", "file"], false, directory, file, interrupted, save_every).map(|_| ())
-}
-
-/// Copies `file`, which lies at a path that begins with `above`, to `copy` in a directory. Returns how many
-/// files were skipped.
-fn copied_from(
-    path: [&str; 2],
-    skip_existing: bool,
-    directory: &Path,
-    file: &Half,
-    interrupted: bool,
-    save_every: Duration,
-) -> std::result::Result<u64, Stop> {
-    copied_as(
-        "copy",
-        path,
-        skip_existing,
-        directory,
+    copied_from(
+        ["", "file"],
+        false,
+        &directory.join("copy"),
         file,
         interrupted,
         save_every,
     )
+    .map(|_| ())
 }
 
-/// [`copied_from`] to another name.
-fn copied_as(
-    name: &str,
+/// Copies `file`, which lies at a path that begins with `above`, to `held`. Returns how many files were
+/// skipped.
+fn copied_from(
     [above, path]: [&str; 2],
     skip_existing: bool,
-    directory: &Path,
+    held: &Path,
     file: &Half,
     interrupted: bool,
     save_every: Duration,
 ) -> std::result::Result<u64, Stop> {
+    let directory = held.parent().unwrap();
     let args = CopyArgs {
         source: OsString::new(),
         paths_and_dest: vec![directory.into()],
@@ -148,7 +136,7 @@ fn copied_as(
         bytes: 0,
         skipped: 0,
     };
-    copy.file(file, &directory.join(name), OsStr::new(path))?;
+    copy.file(file, held, OsStr::new(path))?;
     Ok(copy.skipped)
 }
 
@@ -228,7 +216,7 @@ fn a_time_or_a_part_is_copied_again() {
             let found = copied_from(
                 [above, path],
                 true,
-                place.path(),
+                &place.path().join("copy"),
                 &Half::default(),
                 false,
                 Duration::MAX,
@@ -367,19 +355,8 @@ fn a_name_that_cannot_be_is_told_before_anything_is_copied() {
         good: 2,
         ..Half::default()
     };
-    let long = "x".repeat(300);
-    assert!(
-        copied_as(
-            &long,
-            ["", "file"],
-            false,
-            place.path(),
-            &file,
-            false,
-            Duration::MAX
-        )
-        .is_err()
-    );
+    let long = place.path().join("x".repeat(300));
+    assert!(copied_from(["", "file"], false, &long, &file, false, Duration::MAX).is_err());
     assert_eq!(file.read.load(Ordering::Relaxed), 0);
     assert!(files_in(place.path()).is_empty());
 }
@@ -392,7 +369,7 @@ fn an_interrupt_ends_skipping_too() {
         copied_from(
             ["", "file"],
             true,
-            place.path(),
+            &place.path().join("copy"),
             &half,
             interrupted,
             Duration::MAX,

@@ -12,6 +12,7 @@ use crate::query::{DimRange, TileRun};
 use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
 use leaf::{Encoding, Logical, Physical, Shape};
+use nix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -454,13 +455,7 @@ fn cells_of_a_fragment_without_the_file_are_counted_as_the_fill_value() {
 
 /// The time of a processor that this thread has taken.
 fn processor_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: it writes one `timespec`.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
 /// An index of as many levels, and as many geometries, as there are columns: not all pairs are compared.
