@@ -230,9 +230,9 @@ fn are_colours(bands: &[Option<&Band>]) -> bool {
 /// The name of the file of overviews of an image begins with that of the image and ends so.
 pub const OVERVIEWS: &str = ".ovr";
 
-/// The image called `name` in each of `smaller`, views of smaller resolutions, that can be an overview of that
-/// of `view`: of the same bands, not larger, and not of a part only, which programs would take for the whole.
-/// The fields of each, with its view, those of larger ones first. Reads only metadata.
+/// The image called `name` in each of `smaller`, views of smaller resolutions, that can be an overview of
+/// that of `view`: of the same bands, not larger, and not of a part only, which programs would take for the
+/// whole. The fields of each, with its view, those of larger ones first. Reads only metadata.
 pub fn overviews(
     view: &Arc<View>,
     name: &OsStr,

@@ -64,8 +64,8 @@ pub struct Tuning {
     /// Bytes that are made at once of a table for who goes through it.
     pub table_window_bytes: u64,
 
-    /// The most cells of a piece of a sparse matrix. Coordinates of so many are a chunk mostly, which is shared
-    /// then.
+    /// The most cells of a piece of a sparse matrix. Coordinates of so many are a chunk mostly, which is
+    /// shared then.
     pub matrix_piece_cells: u64,
 }
 

@@ -608,8 +608,8 @@ impl Csr {
         })
     }
 
-    /// Reads the columns, and the values if `values`, of a piece from its first to its last cell in `rows`; the
-    /// values only if one of the cells is in `columns`.
+    /// Reads the columns, and the values if `values`, of a piece from its first to its last cell in `rows`;
+    /// the values only if one of the cells is in `columns`.
     fn take(&self, piece: &Piece, rows: &Range<u64>, columns: &Range<u64>, values: bool) -> Result<Taken> {
         let mut taken = Taken {
             rows: piece.rows()?,
@@ -646,8 +646,8 @@ impl Csr {
         }
     }
 
-    /// The cells of the span that are in `rows` and `columns`: the number of each in the span, its row, counted
-    /// from the first of `rows`, and its column.
+    /// The cells of the span that are in `rows` and `columns`: the number of each in the span, its row,
+    /// counted from the first of `rows`, and its column.
     fn cells<'a>(
         &'a self,
         taken: &'a Taken,
@@ -797,8 +797,8 @@ impl Sorter {
         }
     }
 
-    /// Puts cells, each with its number among `values`, its row and its column, behind those of their rows. None
-    /// if a row has no room for one.
+    /// Puts cells, each with its number among `values`, its row and its column, behind those of their rows.
+    /// None if a row has no room for one.
     fn place<const INDEX: usize, const VALUE: usize>(
         &mut self,
         cells: impl Iterator<Item = (usize, usize, u64)>,

@@ -97,8 +97,8 @@ impl DenseRuns {
     }
 
     /// Calls `each` with each source of `content` for `cells`, and the plan to copy from it. A source is a
-    /// layer, or None for the fill value. In each tile, older sources come first. Each cell is in a plan, else
-    /// this is an `Internal` error.
+    /// layer, or None for the fill value. In each tile, older sources come first. Each cell is in a plan,
+    /// else this is an `Internal` error.
     fn plans(
         &self,
         cells: &Range<u64>,

@@ -243,8 +243,8 @@ impl MatrixCells {
     }
 }
 
-/// Reads pieces of an array of the view on all threads with `read`, and hands what it makes of each to `take`,
-/// in their order. `what` it does it for shows in `work.json`, under the number `object`.
+/// Reads pieces of an array of the view on all threads with `read`, and hands what it makes of each to
+/// `take`, in their order. `what` it does it for shows in `work.json`, under the number `object`.
 pub fn scan<T: Send>(
     view: &View,
     object: u64,
