@@ -93,7 +93,8 @@ def make(folder, cells, density):
         X = measurement.add_new_collection("X").add_new_sparse_ndarray(LAYER, type=pa.float32(), shape=(cells, GENES))
         for first in range(0, cells, FRAGMENT):
             X.write(counts(chance, first, min(FRAGMENT, cells - first), density))
-    # Opened anew, in a later millisecond: labels are added to a schema, and of two of one time libtiledb takes either.
+    # Opened anew, in a later millisecond: labels are added to a schema, and of two of one time libtiledb
+    # takes either.
     for first in range(0, cells, FRAGMENT):
         with tiledbsoma.DataFrame.open(f"{path}/obs", "w") as obs:
             obs.write(obs_table(chance, first, min(FRAGMENT, cells - first)))

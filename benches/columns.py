@@ -322,7 +322,8 @@ def resident(bench):
 
 def cores(bench):
     """A model of what more cores would give, of what is measured on this machine."""
-    # Every chunk takes decoding, the kernel's and the daemon's serving, and so many looks into the cache, which one thread at a time may take.
+    # Every chunk takes decoding, the kernel's and the daemon's serving, and so many looks into the cache,
+    # which one thread at a time may take.
     subprocess.run(["cargo", "bench", "--quiet", "--bench", "decoders", "--", "cache/hit", "--quick"], check=True, stdout=subprocess.DEVNULL)
     criterion = bench.examples.parent.parent / "criterion/cache/hit"
     locked = max(json.loads((criterion / threads / "new/estimates.json").read_text())["mean"]["point_estimate"] for threads in ["1", "16"]) / 1e9

@@ -154,7 +154,8 @@ def members(it, group):
     it.row("every schema.json of a group of 26, against vfs.ls with types", lambda: it.ours("cat", group, "*/schema.json"), types, 1.5, 60)
 
 
-# Of so many fragments: requests besides the pages of the listing and the ratio to TileDB-Py's time; the same of consolidated ones.
+# Of so many fragments: requests besides the pages of the listing and the ratio to TileDB-Py's time; the same
+# of consolidated ones.
 FRAGMENTS = {100: (104, 0.1, 6, 0.2), 10_000: (10_008, 0.04, 8, 0.02)}
 
 

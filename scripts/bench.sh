@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Measures tiledbfs against TileDB-Py and against the limit of this machine, and prints one table: scripts/bench.sh [ROW...], or --help.
-# The arrays are made with libtiledb at the first run, which takes minutes and about 4 GiB, and kept in target/bench-arrays.
+# Measures tiledbfs against TileDB-Py and against the limit of this machine, and prints one table:
+# scripts/bench.sh [ROW...], or --help.
+# The arrays are made with libtiledb at the first run, which takes minutes and about 4 GiB, and kept in
+# target/bench-arrays.
 # With --plot it draws docs/growth.svg instead.
 # With --realtime (as root) other programs disturb less.
 set -euo pipefail

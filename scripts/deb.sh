@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes a Debian package, and says where it is: scripts/deb.sh [--test] [TARGET]. The program is built first, unless there is a target, whose
-# program is taken as it is. With --test the package is installed below an empty directory as well, looked at, and removed again; where there is
-# no dpkg, nothing is done, and this is said.
+# Makes a Debian package, and says where it is: scripts/deb.sh [--test] [TARGET]. The program is built first,
+# unless there is a target, whose program is taken as it is. With --test the package is installed below an
+# empty directory as well, looked at, and removed again; where there is no dpkg, nothing is done, and this is
+# said.
 set -euo pipefail
 testing=
 [ "${1:-}" != --test ] || { testing=1 && shift; }

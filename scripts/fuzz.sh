@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Fuzzes one target, or each in turn (also with TARGET `all`): scripts/fuzz.sh [TARGET] [SECONDS]. SECONDS is time of the processor, 120 unless
-# given. Ends with a table, and with exit code 1 where something was found.
+# Fuzzes one target, or each in turn (also with TARGET `all`): scripts/fuzz.sh [TARGET] [SECONDS]. SECONDS is
+# time of the processor, 120 unless given. Ends with a table, and with exit code 1 where something was found.
 #
-# Seeds are made from tests/data and, when it is set, the arrays under TILEDBFS_ARRAYS. What fails is left in fuzz/artifacts; once it is
-# mended, put the input into tests/regressions/<target>/ under the next number.
+# Seeds are made from tests/data and, when it is set, the arrays under TILEDBFS_ARRAYS. What fails is left in
+# fuzz/artifacts; once it is mended, put the input into tests/regressions/<target>/ under the next number.
 #
-# A stable compiler suffices: the sanitizers, which need another, are left out, and arithmetic and allocations are checked instead.
+# A stable compiler suffices: the sanitizers, which need another, are left out, and arithmetic and allocations
+# are checked instead.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -47,7 +48,8 @@ trap '[ -z "$fuzzer" ] || kill -KILL "$fuzzer" 2>/dev/null || true' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# once TARGET SECONDS LOG: runs the fuzzer until it has used up that time or found something; adds to `cpu` (in ticks) and `found`.
+# once TARGET SECONDS LOG: runs the fuzzer until it has used up that time or found something; adds to `cpu`
+# (in ticks) and `found`.
 once() {
     local target=$1 used=0 end=$(($2 * ticks)) stat status=0
     "$binaries/$target" "fuzz/corpus/$target" "fuzz/seeds/$target" "tests/regressions/$target" \

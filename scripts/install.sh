@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Puts tiledbfs in place, or takes it away again: scripts/install.sh [--uninstall] [PREFIX]. PREFIX is /usr/local unless given.
-# What is installed: the program; mount.tiledbfs and mount.fuse.tiledbfs, by which mount(8) and /etc/fstab know it; the manual;
-# completions of bash, zsh and fish; units of systemd. It is built first, unless TILEDBFS_BIN names the program. DESTDIR, if set, stands
-# before all paths. Directories that are made are remembered, and taken away when they are empty.
+# Puts tiledbfs in place, or takes it away again: scripts/install.sh [--uninstall] [PREFIX]. PREFIX is
+# /usr/local unless given.
+# What is installed: the program; mount.tiledbfs and mount.fuse.tiledbfs, by which mount(8) and /etc/fstab
+# know it; the manual; completions of bash, zsh and fish; units of systemd. It is built first, unless
+# TILEDBFS_BIN names the program. DESTDIR, if set, stands before all paths. Directories that are made are
+# remembered, and taken away when they are empty.
 set -euo pipefail
 # Paths are those of the caller: lib.sh changes the directory.
 program=${TILEDBFS_BIN:+$(realpath -m "$TILEDBFS_BIN")}
@@ -15,7 +17,7 @@ for argument; do
     case $argument in
     --uninstall) uninstall=1 ;;
     -*)
-        sed -n '2,5s/^# //p' "$0" >&2
+        sed -n '2,7s/^# //p' "$0" >&2
         exit 2
         ;;
     *) prefix=$(realpath -m "$argument") ;;
@@ -29,7 +31,8 @@ case $prefix in
 /usr | /usr/local) sbin=/sbin ;;
 *) sbin=$prefix/sbin ;;
 esac
-# By type: tiledbfs, and fuse.tiledbfs, for which mount(8) would call mount.fuse, which does not know all options of fstab.
+# By type: tiledbfs, and fuse.tiledbfs, for which mount(8) would call mount.fuse, which does not know all
+# options of fstab.
 helpers=("$sbin/mount.tiledbfs" "$sbin/mount.fuse.tiledbfs")
 share=$prefix/share
 bash_completion=$share/bash-completion/completions/tiledbfs
@@ -62,7 +65,8 @@ fi
 if [ -z "$program" ]; then
     as_caller=()
     if [ "$(id -u)" -eq 0 ] && [ "${SUDO_USER:-root}" != root ]; then
-        # sudo has taken away the caller's PATH and HOME, where Rust is; and what is built should not be root's.
+        # sudo has taken away the caller's PATH and HOME, where Rust is; and what is built should not be
+        # root's.
         as_caller=(runuser -u "$SUDO_USER" --)
         HOME=$(getent passwd "$SUDO_USER" | cut -d: -f6)
         export HOME

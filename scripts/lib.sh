@@ -50,7 +50,8 @@ ensure_system() {
     [ -e /dev/fuse ] || die "/dev/fuse is missing: load the kernel module (modprobe fuse) or pass the device to the container"
 }
 
-# ensure_venv [REQUIREMENTS [MODULE]]: the virtual environment in $VENV, made anew when its requirements have changed, or without this module.
+# ensure_venv [REQUIREMENTS [MODULE]]: the virtual environment in $VENV, made anew when its requirements have
+# changed, or without this module.
 ensure_venv() {
     local wanted=$ROOT/${1:-tests/oracle/requirements.txt}
     if [ -x "$PYTHON" ] && cmp -s "$wanted" "$VENV/requirements.txt" && "$PYTHON" -c "import ${2:-tiledb}" 2>/dev/null; then
@@ -63,7 +64,8 @@ ensure_venv() {
     cp "$wanted" "$VENV/requirements.txt"
 }
 
-# What the tests of object stores need beside the virtual environment: rclone, and azurite where there is npm (TILEDBFS_AZURITE).
+# What the tests of object stores need beside the virtual environment: rclone, and azurite where there is npm
+# (TILEDBFS_AZURITE).
 ensure_stores() {
     need rclone=rclone
     if ! command -v npm >/dev/null; then

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes what a release has, in target/release-files: scripts/release.sh [--test]. A Debian package, a tarball and a wheel of one program, which is
-# linked by zig and needs a glibc of 2.28 or later and nothing else, and the checksums of all three. With --test each is installed in
-# an empty root, prefix or virtual environment, and mounts the sample.
+# Makes what a release has, in target/release-files: scripts/release.sh [--test]. A Debian package, a tarball
+# and a wheel of one program, which is linked by zig and needs a glibc of 2.28 or later and nothing else, and
+# the checksums of all three. With --test each is installed in an empty root, prefix or virtual environment,
+# and mounts the sample.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Runs the recipes of examples/cluster with Spark, Dask, Ray and ssh on three machines, which are namespaces here, over mounts of one store, and takes
-# executors, daemons and mounts away while they run. It takes a quarter of an hour; scripts/test.sh leaves it out, because it needs a JVM.
+# Runs the recipes of examples/cluster with Spark, Dask, Ray and ssh on three machines, which are namespaces
+# here, over mounts of one store, and takes executors, daemons and mounts away while they run. It takes a
+# quarter of an hour; scripts/test.sh leaves it out, because it needs a JVM.
 #
-#     scripts/test-cluster.sh [recipes]        the recipes, undisturbed and disturbed
-#     scripts/test-cluster.sh changes          those of them in which the array is written, consolidated and vacuumed
-#     scripts/test-cluster.sh measure          what engines fetch: the table of docs/cluster.md
-#     scripts/test-cluster.sh network          how long jobs take that wait for the network, on one machine and on two
-#     scripts/test-cluster.sh manifests        whether the manifests of examples/cluster/k8s are valid
-#     scripts/test-cluster.sh interrupt        ends runs in their middle by INT, TERM and KILL, and looks for what is left
+#   scripts/test-cluster.sh [recipes]  the recipes, undisturbed and disturbed
+#   scripts/test-cluster.sh changes    those of them in which the array is written, consolidated and vacuumed
+#   scripts/test-cluster.sh measure    what engines fetch: the table of docs/cluster.md
+#   scripts/test-cluster.sh network    how long jobs take that wait for the network, on one machine and on two
+#   scripts/test-cluster.sh manifests  whether the manifests of examples/cluster/k8s are valid
+#   scripts/test-cluster.sh interrupt  ends runs in their middle by INT, TERM and KILL; looks for what is left
 #
-# Names of engines may follow the first four: Spark "Dask, table" "Dask, Zarr" Ray ssh. TILEDBFS_BIN may name the program; else a release build is made.
+# Names of engines may follow the first four: Spark "Dask, table" "Dask, Zarr" Ray ssh. TILEDBFS_BIN may name
+# the program; else a release build is made.
 set -euo pipefail
 program=${TILEDBFS_BIN:-}
 . "$(dirname "$0")/lib.sh"
@@ -26,7 +28,8 @@ run() {
     trap '[ -z "$namespaces" ] || kill -KILL "$namespaces" 2>/dev/null || true' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
-    # Whoever ends this script, be it by KILL, ends `unshare`, and with it the first process of the namespaces, and so all that is in them.
+    # Whoever ends this script, be it by KILL, ends `unshare`, and with it the first process of the
+    # namespaces, and so all that is in them.
     env "$mark" setpriv --pdeathsig KILL unshare --kill-child=KILL --fork --pid --mount-proc --mount --net -- \
         "$PYTHON" tests/oracle/cluster_engines.py "$@" &
     namespaces=$!

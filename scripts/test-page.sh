@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Looks at the pages of `tiledbfs serve` in Chromium: scripts/test-page.sh [FOLDER]. axe-core finds nothing to mend at three widths, in light and
-# in dark, nothing is wider than the window, and the script asks for the lengths that a page does not have. Screenshots go to FOLDER, if given.
-# Then zarrita reads array.zarr in a page of another origin.
+# Looks at the pages of `tiledbfs serve` in Chromium: scripts/test-page.sh [FOLDER]. axe-core finds nothing to
+# mend at three widths, in light and in dark, nothing is wider than the window, and the script asks for the
+# lengths that a page does not have. Screenshots go to FOLDER, if given. Then zarrita reads array.zarr in a
+# page of another origin.
 # Installs Chromium from Debian, axe-core, esbuild, puppeteer-core and zarrita from npm.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

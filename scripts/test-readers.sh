@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Opens the exports of every view with readers from PyPI, and those of `data/` with readers from Debian, after scripts/test.sh has run; takes an
-# hour and more. The table of the latter, which it prints, is in docs/exports.md.
+# Opens the exports of every view with readers from PyPI, and those of `data/` with readers from Debian, after
+# scripts/test.sh has run; takes an hour and more. The table of the latter, which it prints, is in
+# docs/exports.md.
 # TILEDBFS_VIEWS and TILEDBFS_ARRAYS are as there.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

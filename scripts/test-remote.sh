@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compares all arrays with SOURCE in an object store, where scripts/test.sh takes a tenth of them, and counts the requests of 10,000 fragments;
-# takes the better part of an hour. TILEDBFS_VIEWS and TILEDBFS_ARRAYS are as there.
+# Compares all arrays with SOURCE in an object store, where scripts/test.sh takes a tenth of them, and counts
+# the requests of 10,000 fragments; takes the better part of an hour. TILEDBFS_VIEWS and TILEDBFS_ARRAYS are
+# as there.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs what the tests need and runs all of them. Stops at the first stage that fails until the program is built; the last
-# line counts the checks.
-# TILEDBFS_ARRAYS may name a folder with public.tar.zst, arrays written by many releases of TileDB, which are then read too;
-# TILEDBFS_VIEWS one with public.tar.zst, arrays with what libtiledb reads from them at many times and in many parts;
+# Installs what the tests need and runs all of them. Stops at the first stage that fails until the program is
+# built; the last line counts the checks.
+# TILEDBFS_ARRAYS may name a folder with public.tar.zst, arrays written by many releases of TileDB, which are
+# then read too;
+# TILEDBFS_VIEWS one with public.tar.zst, arrays with what libtiledb reads from them at many times and in many
+# parts;
 # TILEDBFS_REAL one with real.tar.zst, arrays written by other programs, with what libtiledb reads of them;
 # TILEDBFS_LOAD_SECONDS is how long 64 threads then read them at once.
 set -euo pipefail
@@ -38,7 +40,8 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP PIPE
 
-# record NAME STATUS SECONDS LOG: what a stage counted is the sum of the "N passed… N failed" in its output, or one check when there are none.
+# record NAME STATUS SECONDS LOG: what a stage counted is the sum of the "N passed… N failed" in its output,
+# or one check when there are none.
 record() {
     local counts passed failed
     counts=$(sed -n -E 's/^(test result: [a-zA-Z]+\. )?([0-9]+) passed[,;] ([0-9]+) failed.*/\2 \3/p' "$4" |
@@ -135,16 +138,17 @@ readme_program() {
     echo 'println!("shape {:?}, notes {notes:?}", temperatures.shape()); Ok(()) }'
 }
 
-# profiles: the lines of Cargo.toml that say how dependencies are built, for a release last, but not this crate.
+# profiles: the lines of Cargo.toml that say how dependencies are built, for a release last, but not this
+# crate.
 profiles() {
     awk '/^\[/ { wanted = /^\[profile\.dev/ } wanted' Cargo.toml
     awk '/^\[/ { wanted = /^\[profile\.release/ } wanted' Cargo.toml
     echo 'tiledbfs = { opt-level = 0 }'
 }
 
-# consumer COMMAND FEATURE...: `cargo check` or `cargo run --release` of the README's lines as a crate of its own, which depends on this one
-# with no other features. A crate outside of this one's workspace gets no features through the dev-dependencies. What both depend on is
-# checked and built once: clippy has checked it.
+# consumer COMMAND FEATURE...: `cargo check` or `cargo run --release` of the README's lines as a crate of its
+# own, which depends on this one with no other features. A crate outside of this one's workspace gets no
+# features through the dev-dependencies. What both depend on is checked and built once: clippy has checked it.
 consumer() {
     local command=($1) crate=$TARGET/consumer features shown
     shift
@@ -173,8 +177,9 @@ consumers() {
     consumer "run --release" arrow mount ndarray remote serve
 }
 
-# lints: of all targets; of the tests that mount, which are none of them because `cargo test` alone leaves them out; and of less than the
-# tests ask for: no code without use, the library alone, and what is there without object stores.
+# lints: of all targets; of the tests that mount, which are none of them because `cargo test` alone leaves
+# them out; and of less than the tests ask for: no code without use, the library alone, and what is there
+# without object stores.
 lints() {
     cargo clippy --quiet --all-targets -- -D warnings
     cargo clippy --quiet "${mounting[@]}" -- -D warnings
@@ -183,14 +188,16 @@ lints() {
     cargo clippy --quiet --bins --no-default-features --features mount -- -D warnings
 }
 
-# cargo_lane: what Cargo builds and runs, one after the other, because each locks the directory of what is built.
+# cargo_lane: what Cargo builds and runs, one after the other, because each locks the directory of what is
+# built.
 cargo_lane() {
     # Most of the time goes to the compiler, so that this crate is not optimised.
     local tests=(cargo test --quiet --release --config profile.release.package.tiledbfs.opt-level=0)
     quietly "cargo test" "${tests[@]}"
     quietly "cargo test: program" "${tests[@]}" --test program
     quietly "cargo test: mounts" "${tests[@]}" --test mounts
-    # It runs alone, later, with the program that is optimised: Cargo would put the other one in its place before. The stage fails if it is not there.
+    # It runs alone, later, with the program that is optimised: Cargo would put the other one in its place
+    # before. The stage fails if it is not there.
     "${tests[@]}" --no-run --test load --message-format=json |
         jq -r 'select(.target.name == "load") | .executable // empty' >"$scratch/load" || true
     if [ -n "$TILEDBFS_VIEWS" ]; then

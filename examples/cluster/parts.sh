@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Sums an attribute of INT32 over the rows of a dense array, ROWS of them at a time, by ssh on several machines.
+# Sums an attribute of INT32 over the rows of a dense array, ROWS of them at a time, by ssh on several
+# machines.
 #
 #     parts.sh /mnt/arrays/grid a ROWS HOST...
 set -euo pipefail
@@ -24,7 +25,8 @@ END
 }
 export -f part
 
-# Numbered parts `low..high,` with all of the other dimensions. Where one fails on every machine, so does this.
+# Numbered parts `low..high,` with all of the other dimensions. Where one fails on every machine, so does
+# this.
 sums=$(jq -r --argjson rows "$rows" '
         .region[0] as [$low, $high] | (.region[1:] | map(",") | add) as $all
         | range($low; $high + 1; $rows)

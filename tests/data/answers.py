@@ -142,7 +142,8 @@ def array(reader, path, relative, counts):
     for fragment in truth.fragments:
         below = f"fragments/{fragment.name}"
         documents[f"{below}/footer.json"] = footer(fragment)
-        # Up to version 8, consolidated metadata has absolute paths, at which libtiledb does not find the fragments of a moved array.
+        # Up to version 8, consolidated metadata has absolute paths, at which libtiledb does not find the
+        # fragments of a moved array.
         told = [k for k in keys if k != "has_consolidated_metadata" or fragment.facts["format_version"] >= 9]
         one = {"visible": {k: shown(fragment.facts[k]) for k in told}, "leaves": shown(fragment.facts["mbrs"]), "deletes": fragment.deletes}
         one["unreadable"] = sorted(fragment.unreadable)

@@ -26,7 +26,8 @@ from write_versions import fetch  # noqa: E402
 
 TARGET = HERE / "scaled_floats"
 CELLS = 1000
-# Multiples of 0.25 above 8, ascending for POSITIVE_DELTA, that fit in two bytes once scaled, so that nothing is lost.
+# Multiples of 0.25 above 8, ascending for POSITIVE_DELTA, that fit in two bytes once scaled, so that nothing
+# is lost.
 VALUES = (8 + 0.25 * (30 * np.arange(CELLS) + np.arange(CELLS) ** 2 % 29)).astype("<f4")
 SCALE = ("SCALE_FLOAT", {"scale": 0.25, "offset": 8.0, "byte_width": 2})
 BEHIND = {

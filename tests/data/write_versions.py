@@ -77,7 +77,7 @@ class Writer:
         self.lib.create(uri, schema, 1, key)
         return uri
 
-    # -- what every version has -----------------------------------------------------------------------------------
+    # -- what every version has ------------------------------------------------------------------------------
 
     def dense(self):
         """Two dimensions, extents that do not divide the domain, a write that begins and ends inside tiles."""
@@ -96,7 +96,8 @@ class Writer:
     def sparse(self):
         """Two dimensions, from version 5 on a string one among them; two fragments, consolidated; what else the version has."""
         v, lib = self.version, self.lib
-        # 2.2 cannot consolidate nullable attributes, 2.11 none with run-length encoded strings, 1.6 no sparse ones.
+        # 2.2 cannot consolidate nullable attributes, 2.11 none with run-length encoded strings, 1.6 no sparse
+        # ones.
         nullable = v >= 7 and v != 8
         attrs = [Attr("v", "CHAR" if v < 5 else "STRING_ASCII", VAR, nullable, chain(0 if v == 15 else v + 2))]
         if v < 5:
@@ -133,7 +134,7 @@ class Writer:
             columns |= {"x": Column(x.astype("<i8")), "name": Column.of_cells([WORDS[k % 7] + b"%d" % (k % 3) for k in range(n)])}
         self.lib.write(uri, columns, timestamp=when)
 
-    # -- what some have -------------------------------------------------------------------------------------------
+    # -- what some have --------------------------------------------------------------------------------------
 
     def sparse_in_dense(self):
         """A dense array with a fragment of single cells, as libraries before 2.5 allowed."""

@@ -189,7 +189,7 @@ class Lib:
         self._contexts = {}
         self.use()
 
-    # -- calls --------------------------------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------------------------
 
     def use(self, key=None, **settings):
         """Makes a context with these settings (`__` stands for `.`) the current one."""
@@ -251,7 +251,7 @@ class Lib:
         self.c.tiledb_error_message(error, ct.byref(message))
         return (message.value or b"").decode("utf-8", "replace")
 
-    # -- schemas ------------------------------------------------------------------------------------------------
+    # -- schemas ---------------------------------------------------------------------------------------------
 
     def filter_list(self, pipeline):
         """A handle for a `Pipeline`."""
@@ -361,7 +361,7 @@ class Lib:
         ends = ((bounds.min, bounds.min_size), (bounds.max, bounds.max_size))
         return [ct.string_at(p, n) if n else b"" for p, n in ends]
 
-    # -- arrays -------------------------------------------------------------------------------------------------
+    # -- arrays ----------------------------------------------------------------------------------------------
 
     def create(self, uri, schema, timestamp=None, key=None):
         """Creates an array from a `Schema` or from a schema handle."""
@@ -546,7 +546,7 @@ class Lib:
         self.call("tiledb_query_condition_init", handle, name, raw, raw.nbytes, number)
         return handle
 
-    # -- groups -------------------------------------------------------------------------------------------------
+    # -- groups ----------------------------------------------------------------------------------------------
 
     def create_group(self, uri):
         """Creates a group."""

@@ -118,7 +118,7 @@ class ArrayComparison:
         """One of the array's documents."""
         return load(os.path.join(self.folder, name), self.report)
 
-    # -- schemas ------------------------------------------------------------------------------------------------
+    # -- schemas ---------------------------------------------------------------------------------------------
 
     def schemas(self):
         """`schema.json` and `schemas/`."""
@@ -188,7 +188,7 @@ class ArrayComparison:
         self.report.equal(f"{where} number of filters", len(got["filters"]), len(expected))
         self.report.equal(where, seen, expected)
 
-    # -- the array's other documents ----------------------------------------------------------------------------
+    # -- the array's other documents -------------------------------------------------------------------------
 
     def fragment_list(self):
         """`fragments.json` and the directory of fragments."""
@@ -210,7 +210,8 @@ class ArrayComparison:
             if one:
                 keys = ("format_version", "timestamp_range", "dense", "cell_num", "size", "schema_name", "non_empty_domain", "has_consolidated_metadata")
                 if fragment.facts["format_version"] < 9 and one["has_consolidated_metadata"]:
-                    # Consolidated metadata below version 9 has absolute URIs; libtiledb finds none of them in a moved array.
+                    # Consolidated metadata below version 9 has absolute URIs; libtiledb finds none of them in
+                    # a moved array.
                     keys = keys[:-1]
                 for key in keys:
                     self.report.equal(f"{self.label} fragments.json {fragment.name} {key}", one[key], shown(fragment.facts[key]))
@@ -295,7 +296,8 @@ class Fragment:
         for name, lists in got.items():
             for key, entries in lists.items():
                 if entries and self.facts["dense"] and self.facts["format_version"] in (7, 8) and not any(entries[self.fragment.tile_num :]):
-                    # libtiledb 2.2, writing nullable attributes in global order, put empty tiles after the last one.
+                    # libtiledb 2.2, writing nullable attributes in global order, put empty tiles after the
+                    # last one.
                     entries = entries[: self.fragment.tile_num]
                 if entries is not None and not (self.facts["dense"] and name not in self.fragment.fields):
                     self.report.equal(f"{self.label} tiles.json {name} {key} length", len(entries), self.fragment.tile_num)
@@ -305,8 +307,8 @@ class Fragment:
             lists = got.get(name or "__attr")
             if lists and lists["null_counts"] and field.validity is not None and has_statistics(field) and not self.fragment.deletes:
                 nulls, total = int((field.validity == 0).sum()), sum(lists["null_counts"])
-                # libtiledb counts the padding of dense tiles, which is null, for some fields and not for others, and some cells of var-sized
-                # fields in its place.
+                # libtiledb counts the padding of dense tiles, which is null, for some fields and not for
+                # others, and some cells of var-sized fields in its place.
                 padding = self.facts["cell_num"] - field.validity.size
                 if not padding or field.cvn != "var":
                     self.report.true(f"{self.label} tiles.json {name}: {nulls} nulls counted as {total}", nulls <= total <= nulls + padding)

@@ -62,7 +62,7 @@ def extremes(rng, dtype, shape):
     return values
 
 
-# -- what it is -------------------------------------------------------------------------------------------------
+# -- what it is ----------------------------------------------------------------------------------------------
 
 
 def examples(root, point, checks):
@@ -191,7 +191,7 @@ def edges(root, point, checks, written):
     checks.equal("an empty array has neither", [os.path.exists(nothing / n) for n in ("array.zarr", "raster")], [False, False])
 
 
-# -- what it costs ----------------------------------------------------------------------------------------------
+# -- what it costs -------------------------------------------------------------------------------------------
 
 
 def decoded(point, function, *args):

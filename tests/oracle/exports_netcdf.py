@@ -46,7 +46,7 @@ COMMAND_LINE_SHARE = 8
 """One file in this many is also read by command-line programs."""
 
 
-# -- what there should be ---------------------------------------------------------------------------------------
+# -- what there should be ------------------------------------------------------------------------------------
 
 
 class Variable:
@@ -177,7 +177,7 @@ def fallback(view, one):
     return names.dimension("", view.fields.index(one)) if one.kind == "dimension" else names.attribute("")
 
 
-# -- comparing --------------------------------------------------------------------------------------------------
+# -- comparing -----------------------------------------------------------------------------------------------
 
 
 def plain(value):
@@ -222,7 +222,7 @@ def compare(expected, got, attrs):
         same_attributes("the file", attrs, expected.attrs)
 
 
-# -- readers ----------------------------------------------------------------------------------------------------
+# -- readers -------------------------------------------------------------------------------------------------
 
 
 def by_pieces(path, _):
@@ -434,7 +434,7 @@ READERS |= {f"xarray, {e}": by_decoding_xarray(e) for e in ("netcdf4", "h5netcdf
 COMMANDS = {"nccopy": by_nccopy, "ncdump": by_ncdump, "gdalmdiminfo": by_gdal}
 
 
-# -- running ----------------------------------------------------------------------------------------------------
+# -- running -------------------------------------------------------------------------------------------------
 
 
 class Comparison:

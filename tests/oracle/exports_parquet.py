@@ -41,7 +41,7 @@ class Differs(Exception):
     """A file differs from its expected content."""
 
 
-# -- what a table is to be --------------------------------------------------------------------------------------
+# -- what a table is to be -----------------------------------------------------------------------------------
 
 
 def days(unit, value):
@@ -161,7 +161,7 @@ def expected(blob, view, written):
     return out
 
 
-# -- what readers read ------------------------------------------------------------------------------------------
+# -- what readers read ---------------------------------------------------------------------------------------
 
 
 def plain_type(of):
@@ -327,7 +327,7 @@ def compare(reader, wanted, found):
                 raise Differs(f"{name} ({kind}), row {row}: {str(one)[:120]}, expected {str(value)[:120]}")
 
 
-# -- filters ----------------------------------------------------------------------------------------------------
+# -- filters -------------------------------------------------------------------------------------------------
 
 OPERATORS = ["=", "<", "<=", ">", ">=", "<>"]
 
@@ -457,7 +457,7 @@ def filters(path, chance, number):
     return made
 
 
-# -- what the footer says ----------------------------------------------------------------------------------------
+# -- what the footer says ------------------------------------------------------------------------------------
 
 
 def exact_bounds(path):
@@ -536,7 +536,7 @@ def optional(path, view, covered):
             raise Differs(f"{leaf.path}: definition level {leaf.max_definition_level}, nullable {dated or nullable}")
 
 
-# -- running ----------------------------------------------------------------------------------------------------
+# -- running -------------------------------------------------------------------------------------------------
 
 
 def work(job):

@@ -39,7 +39,7 @@ def lists(values, lengths, validity=None):
     return Column(values, starts, validity)
 
 
-# -- arrays and what they hold ------------------------------------------------------------------------------------
+# -- arrays and what they hold -------------------------------------------------------------------------------
 
 
 def dense(lib, folder):
@@ -181,7 +181,7 @@ def huge(lib, folder, name, count, fields):
         lib.write(uri, {f"a{i}": cells for i in range(fields)}, ranges=[np.array([first, first + 999], "<i8")], timestamp=10 + first)
 
 
-# -- comparing ------------------------------------------------------------------------------------------------------
+# -- comparing -----------------------------------------------------------------------------------------------
 
 
 def same_table(wanted, found):

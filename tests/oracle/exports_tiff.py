@@ -137,7 +137,8 @@ class Images(Compared):
         bands = values if planar else values[None] if values.ndim == 2 else np.moveaxis(values, 2, 0)
         equal(got, bands)
         equal(part, bands[:, height // 2 :, width // 3 :])
-        # It returns all numbers as doubles, and takes 2^64 - 1, meaning none, for a number that the type cannot hold.
+        # It returns all numbers as doubles, and takes 2^64 - 1, meaning none, for a number that the type
+        # cannot hold.
         lost = nodata == 2**64 - 1
         same("whether there is no data", found is not None, nodata is not None and not lost)
         if found is not None:

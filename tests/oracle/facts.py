@@ -64,7 +64,7 @@ class Facts:
     def __init__(self, lib):
         self.lib = lib
 
-    # -- schemas ------------------------------------------------------------------------------------------------
+    # -- schemas ---------------------------------------------------------------------------------------------
 
     def pipeline(self, handle):
         """A filter list; every filter with the options that the API can be asked for."""
@@ -199,7 +199,7 @@ class Facts:
         both = (lib.rectangle_range(current, i) for i in range(len(dims)))
         return [[Raw(d["datatype"], e) for e in ends] for d, ends in zip(dims, both)]
 
-    # -- fragments ----------------------------------------------------------------------------------------------
+    # -- fragments -------------------------------------------------------------------------------------------
 
     def fragments(self, uri, key=None):
         """What FragmentInfo says of every fragment that it sees, oldest first."""
@@ -224,7 +224,8 @@ class Facts:
         try:
             schema = lib.get("tiledb_fragment_info_get_array_schema", info, i)
         except TileDBError:
-            # libtiledb 2.30 looks for `__array_schema.tdb` in the wrong folder when fragments of version 10 and later use it.
+            # libtiledb 2.30 looks for `__array_schema.tdb` in the wrong folder when fragments of version 10
+            # and later use it.
             schema = lib.get("tiledb_array_schema_load", uri)
         domain = lib.get("tiledb_array_schema_get_domain", schema)
         dims = [
@@ -263,7 +264,7 @@ class Facts:
         lib.call(prefix + "_var_from_index", info, *index, *pointers)
         return [Raw(datatype, lo.raw[: a.value]), Raw(datatype, hi.raw[: b.value])]
 
-    # -- metadata, enumerations, groups -------------------------------------------------------------------------
+    # -- metadata, enumerations, groups ----------------------------------------------------------------------
 
     def metadata(self, handle, kind="array"):
         """{key bytes: {datatype, value_num, value}} of an open array or group."""

@@ -117,7 +117,7 @@ class Writer:
         print(f"wrote {len(self.objects)} arrays and groups of set {chosen} in {time.time() - start:.1f} s")
 
 
-# -- the core set -----------------------------------------------------------------------------------------------
+# -- the core set --------------------------------------------------------------------------------------------
 
 
 def variants(datatype, pipeline=None):
@@ -129,8 +129,8 @@ def variants(datatype, pipeline=None):
 def types(w):
     """Every datatype, dense and sparse, in all shapes."""
     for datatype in DATATYPES:
-        # libtiledb 2.30 may crash while it writes a box of an array with several attributes, var-sized text among them. Hence two arrays here,
-        # and global order where there are many attributes.
+        # libtiledb 2.30 may crash while it writes a box of an array with several attributes, var-sized text
+        # among them. Hence two arrays here, and global order where there are many attributes.
         apart = datatype in ("CHAR", "STRING_ASCII")
         shapes = variants(datatype)
         for tail, attrs in (("_fixed", shapes[:4]), ("_var", shapes[4:])) if apart else (("", shapes),):

@@ -43,7 +43,7 @@ class Draw(random.Random):
         return max(1, int(most ** self.random())) if self.chance(0.7) else self.randint(1, most)
 
 
-# -- schemas ----------------------------------------------------------------------------------------------------
+# -- schemas -------------------------------------------------------------------------------------------------
 
 
 def filters(d, names, most):

@@ -44,7 +44,7 @@ UNEVALUABLE = r"QueryCondition\] Error: (Field doesn't exist|.*size mismatch)"
 """libtiledb's message about a delete condition on a field that the schema lacks, or has with values of another size."""
 
 
-# -- lives ------------------------------------------------------------------------------------------------------
+# -- lives ---------------------------------------------------------------------------------------------------
 
 
 class ViewLife(Life):
@@ -154,7 +154,7 @@ def write(uri, seed, index):
     return life.log
 
 
-# -- reading with libtiledb -------------------------------------------------------------------------------------
+# -- reading with libtiledb ----------------------------------------------------------------------------------
 
 
 class ViewLib(PiecesLib):
@@ -300,7 +300,7 @@ def _field(one, kind, column, shape):
     return ViewField(name, kind, datatype, "var" if cvn == VAR else cvn, nullable, shape, column.data.tobytes(), offsets, validity)
 
 
-# -- paths ------------------------------------------------------------------------------------------------------
+# -- paths ---------------------------------------------------------------------------------------------------
 
 
 def time_text(d, when):
@@ -351,7 +351,7 @@ def between(d, lo, hi, near):
     return min(max(value, lo), hi)
 
 
-# -- comparing --------------------------------------------------------------------------------------------------
+# -- comparing -----------------------------------------------------------------------------------------------
 
 
 class ArrayHunt:

@@ -128,7 +128,7 @@ def write_array(folder):
             array[:] = {"a": values, "plain": values}
 
 
-# -- what passes ------------------------------------------------------------------------------------------------
+# -- what passes ---------------------------------------------------------------------------------------------
 
 
 def passes(name, *faults):
@@ -198,7 +198,7 @@ def tree(point):
     return found
 
 
-# -- what fails -------------------------------------------------------------------------------------------------
+# -- what fails ----------------------------------------------------------------------------------------------
 
 
 def refused(name, what, word):
@@ -367,7 +367,7 @@ def another_region(place):
         expect("region" in told, told)
 
 
-# -- what changes -----------------------------------------------------------------------------------------------
+# -- what changes --------------------------------------------------------------------------------------------
 
 
 @scenario
@@ -646,7 +646,7 @@ def a_fragment_written_meanwhile(place):
         last = (point / "fragments/latest" / COLUMN).read_bytes()
         expect(last == place.values[0].tobytes(), "it is wrong")
 
-# -- stores that mean harm --------------------------------------------------------------------------------------
+# -- stores that mean harm -----------------------------------------------------------------------------------
 
 
 HEADERS = [b"X-More: " + PIECE[:1000] + b"\r\n"] * 200_000
@@ -1000,7 +1000,7 @@ def drip(request, reply, store):
 read_fails("a_reply_that_drips", drip, "slowly", seconds=150)
 
 
-# -- what cannot be mounted -------------------------------------------------------------------------------------
+# -- what cannot be mounted ----------------------------------------------------------------------------------
 
 
 def not_mounted(name, words, url="s3://faults/{name}", fault=None, env=None):

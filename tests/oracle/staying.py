@@ -349,7 +349,8 @@ def compare_replaced(checks, source, point):
                     end = len(found[-1]) if isinstance(found[-1], np.ndarray) else 0
                     states = {"old": old[:end], "new": new[:end], "error": errno.EIO}
                     kinds = [next((kind for kind, state in states.items() if np.array_equal(one, state)), "a mix") for one in found]
-                    # What the kernel has whole of a column is the old state for as long as the array does not change.
+                    # What the kernel has whole of a column is the old state for as long as the array does not
+                    # change.
                     allowed = ("new", "error") if cells > 10 or way == "array" else ("new", "error", "old")
                     right = all(kind in allowed for kind in kinds) and (kinds[-1] == "new" or "old" in allowed)
                     checks.equal(f"{name}: {file}", right or kinds, True)

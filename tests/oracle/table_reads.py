@@ -95,7 +95,8 @@ def compare_counts(checks, folder):
             file.read()
             checks.equal(f"{name}: chunks decoded by opening it", decoded(), 0)
         with counted(path) as (table, decoded), open(table, "rb", buffering=0) as file:
-            # A part of the last column, whose offsets are needed in the tiles that it touches, and a tile of coordinates.
+            # A part of the last column, whose offsets are needed in the tiles that it touches, and a tile of
+            # coordinates.
             last = metadata.row_group(metadata.num_row_groups - 1).column(metadata.num_columns - 1)
             file.seek(last.data_page_offset + last.total_compressed_size - (1 << 15))
             file.read(1 << 15)

@@ -67,7 +67,7 @@ class ArrayTruth:
     enumerations: dict = field(default_factory=dict)
 
 
-# -- geometry of dense fragments --------------------------------------------------------------------------------
+# -- geometry of dense fragments -----------------------------------------------------------------------------
 
 
 def _number(raw):
@@ -91,8 +91,8 @@ def dense_positions(schema, box):
     n = len(tiles)
     shape = [t * e for t, e in zip(tiles, extents)]
     grid = np.arange(int(np.prod(shape)), dtype="<i8")
-    # `grid` numbers the places of the files; giving it the axes of tiles and cells in their orders, and bringing those into the order
-    # of the dimensions, yields an array that is indexed by coordinate.
+    # `grid` numbers the places of the files; giving it the axes of tiles and cells in their orders, and
+    # bringing those into the order of the dimensions, yields an array that is indexed by coordinate.
     tile_axes = list(range(n)) if schema["tile_order"] == "row-major" else list(range(n))[::-1]
     cell_axes = list(range(n)) if schema["cell_order"] == "row-major" else list(range(n))[::-1]
     grid = grid.reshape([tiles[a] for a in tile_axes] + [extents[a] for a in cell_axes])
@@ -108,7 +108,7 @@ def _extent(raw):
     return int.from_bytes(raw.bytes, "little")
 
 
-# -- reading with libtiledb -------------------------------------------------------------------------------------
+# -- reading with libtiledb ----------------------------------------------------------------------------------
 
 
 class Reader:
@@ -290,7 +290,7 @@ def has_file(fragment, name, version):
     return fragment.facts["format_version"] >= version and os.path.exists(os.path.join(fragment.directory, name))
 
 
-# -- loading sidecars -------------------------------------------------------------------------------------------
+# -- loading sidecars ----------------------------------------------------------------------------------------
 
 
 def _load(path, default=None):

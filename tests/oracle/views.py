@@ -58,7 +58,7 @@ def chosen(share, array, path):
     return int.from_bytes(hashlib.sha256(f"{array}/{path}".encode()).digest()[:8], "big") % parts == part - 1
 
 
-# -- arrays written for this ------------------------------------------------------------------------------------
+# -- arrays written for this ---------------------------------------------------------------------------------
 
 
 def family_view(doc, blob, view):
@@ -94,7 +94,7 @@ def family_array(family, point, array, share):
     return tally
 
 
-# -- arrays of many releases ------------------------------------------------------------------------------------
+# -- arrays of many releases ---------------------------------------------------------------------------------
 
 
 def shown_path(point, path):
@@ -230,7 +230,7 @@ def read_array(family, point, path, share):
     return tally
 
 
-# -- running ----------------------------------------------------------------------------------------------------
+# -- running -------------------------------------------------------------------------------------------------
 
 
 def work(job):
