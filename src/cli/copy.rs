@@ -357,7 +357,7 @@ impl TreeCopy<'_> {
                 BTreeSet::new()
             };
             let first = waiting.len();
-            for (name, _) in (0..).map_while(|index| listing.get(index)) {
+            for (name, _) in listing.entries() {
                 if found.name.is_none() && path == found.path && *name == *OWN_DIRECTORY {
                     continue;
                 }
@@ -539,7 +539,7 @@ fn add_lengths(node: Node, bar: &ProgressBar, interrupted: &AtomicBool) {
     add(node, &mut waiting);
     while let Some(directory) = waiting.pop() {
         let Ok(listing) = directory.list() else { continue };
-        for (name, _) in (0..).map_while(|index| listing.get(index)) {
+        for (name, _) in listing.entries() {
             if bar.is_finished() || interrupted.load(Ordering::Relaxed) {
                 return;
             }

@@ -291,8 +291,9 @@ fn exports(array: &dyn Directory) -> Result<Vec<String>> {
         return Ok(Vec::new());
     };
     let listing = data.list()?;
-    let listed = (0..).map_while(|index| listing.get(index));
-    let listed = listed.filter_map(|(name, _)| name.to_str().map(str::to_owned));
+    let listed = listing
+        .entries()
+        .filter_map(|(name, _)| name.to_str().map(str::to_owned));
     Ok(listed.filter(|name| !OTHERS.contains(&name.as_str())).collect())
 }
 
@@ -554,7 +555,7 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
     let is_group = directory.kind() == DirectoryKind::Group;
     let listing = directory.list()?;
     let (mut children, mut exports) = (Vec::new(), Vec::new());
-    for (name, _) in (0..).map_while(|index| listing.get(index)) {
+    for (name, _) in listing.entries() {
         if *name == *OWN_DIRECTORY {
             continue;
         }
@@ -782,7 +783,7 @@ fn anndata(group: &dyn Directory) -> Result<Vec<String>> {
     add(group, "")?;
     if let Some(measurements) = below(group, OsStr::new(MEASUREMENTS))? {
         let listing = measurements.list()?;
-        for (name, _) in (0..).map_while(|index| listing.get(index)) {
+        for (name, _) in listing.entries() {
             if let Some(measurement) = below(&*measurements, &name)? {
                 let name = escape(name.as_encoded_bytes());
                 add(&*measurement, &format!("{MEASUREMENTS}/{name}/"))?;

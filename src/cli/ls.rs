@@ -139,7 +139,7 @@ impl Lister<'_> {
                 }
             };
             let mut below = Vec::new();
-            for (name, _) in (0..).map_while(|index| listing.get(index)) {
+            for (name, _) in listing.entries() {
                 if !all && name.as_bytes().starts_with(b".") {
                     continue;
                 }

@@ -292,8 +292,7 @@ fn walk(mut node: Node, names: &[OsString], mut path: OsString, each: &mut Each<
                 Ok(listing) => listing,
                 Err(error) => return each(&path, Err(failed(&path, error))),
             };
-            let entries = (0..listing.len()).filter_map(|index| listing.get(index));
-            for (entry, _) in entries {
+            for (entry, _) in listing.entries() {
                 if !pattern.matches_with(&entry.to_string_lossy(), MATCHING) {
                     continue;
                 }

@@ -538,8 +538,7 @@ fn is_absence(errno: i32) -> bool {
 
 /// The entries of the root but for `.tiledbfs`.
 fn without_own(listing: &dyn Listing) -> Arc<dyn Listing> {
-    let entries = (0..listing.len()).filter_map(|index| listing.get(index));
-    let others = entries.filter(|(name, _)| **name != *OWN_DIRECTORY);
+    let others = listing.entries().filter(|(name, _)| **name != *OWN_DIRECTORY);
     Arc::new(
         others
             .map(|(name, kind)| (name.into_owned(), kind))

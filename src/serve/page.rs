@@ -722,8 +722,7 @@ impl Search {
                 _ => return Ok(Vec::new()),
             },
         };
-        let names = (0..listing.len()).map_while(|index| listing.get(index));
-        Ok(names.map(|(name, _)| name.into_owned()).collect())
+        Ok(listing.entries().map(|(name, _)| name.into_owned()).collect())
     }
 }
 
@@ -1053,10 +1052,9 @@ mod tests {
                 panic!("no {path}");
             };
             let listing = directory.list().unwrap();
-            let listed = (0..listing.len()).map(|index| {
-                let (name, kind) = listing.get(index).unwrap();
-                path::encode(&name) + if kind == NodeType::Directory { "/" } else { "" }
-            });
+            let listed = listing
+                .entries()
+                .map(|(name, kind)| path::encode(&name) + if kind == NodeType::Directory { "/" } else { "" });
             let page = text(answer(asked(directory, path, &[])).unwrap());
             let (above, entries): (Vec<&str>, Vec<&str>) =
                 hrefs(&page).into_iter().partition(|href| href.starts_with('/'));

@@ -392,8 +392,8 @@ mod tests {
             fails.store(failing, Ordering::Relaxed);
             let listing = root.list().unwrap();
             for name in [ZARR, NETCDF, JSON] {
-                let mut entries = (0..listing.len()).filter_map(|index| listing.get(index));
-                assert_eq!(entries.any(|(listed, _)| *listed == *name), failing, "{name}");
+                let is_listed = listing.entries().any(|(listed, _)| *listed == *name);
+                assert_eq!(is_listed, failing, "{name}");
             }
             match root.lookup(OsStr::new(NETCDF)) {
                 Ok(Some(Node::File(file))) => assert!(failing && file.open().is_err()),

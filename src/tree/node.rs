@@ -133,6 +133,13 @@ pub trait Listing: Send + Sync {
     fn get(&self, index: u64) -> Option<(Cow<'_, OsStr>, NodeType)>;
 }
 
+impl dyn Listing + '_ {
+    /// All entries in order.
+    pub fn entries(&self) -> impl Iterator<Item = (Cow<'_, OsStr>, NodeType)> {
+        (0..self.len()).map_while(|index| self.get(index))
+    }
+}
+
 /// An entry of a listing in memory.
 pub type Entry = (OsString, NodeType);
 

@@ -248,7 +248,7 @@ fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
             all_listed = false;
             continue;
         };
-        for (name, _) in (0..listing.len()).filter_map(|i| listing.get(i)) {
+        for (name, _) in listing.entries() {
             if seen > MAX_SEARCHED || Instant::now() > until {
                 return None;
             }
@@ -374,9 +374,7 @@ impl Directory for RootDirectory {
     fn list(&self) -> Result<Arc<dyn Listing>> {
         let inner = self.inner()?.list()?;
         let mut entries: Vec<Entry> = vec![(OWN_DIRECTORY.into(), NodeType::Directory)];
-        let names = (0..inner.len())
-            .filter_map(|i| inner.get(i))
-            .filter(|(name, _)| **name != *OWN_DIRECTORY);
+        let names = inner.entries().filter(|(name, _)| **name != *OWN_DIRECTORY);
         entries.extend(names.map(|(name, kind)| (name.into_owned(), kind)));
         Ok(Arc::new(entries))
     }

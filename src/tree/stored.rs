@@ -157,7 +157,7 @@ mod tests {
             return out.push(above.to_owned());
         };
         let listing = directory.list().unwrap();
-        for (name, _) in (0..listing.len()).map(|index| listing.get(index).unwrap()) {
+        for (name, _) in listing.entries() {
             let found = directory.lookup(&name).unwrap().unwrap();
             files(&found, &format!("{above}/{}", name.to_string_lossy()), out);
         }

@@ -103,7 +103,7 @@ fn walk(node: &Node, path: &str, out: &mut Vec<(String, u64, Vec<u8>)>) {
     match node {
         Node::Directory(directory) => {
             let listing = directory.list().unwrap();
-            for (name, _) in (0..listing.len()).filter_map(|i| listing.get(i)) {
+            for (name, _) in listing.entries() {
                 if *name == *".tiledbfs" {
                     continue;
                 }
