@@ -35,7 +35,7 @@ fn same(node: &Node, copy: &Path) -> usize {
         return 1;
     };
     let listing = directory.list().unwrap();
-    let names = (0..listing.len()).map(|index| listing.get(index).unwrap().0);
+    let names = listing.entries().map(|(name, _)| name);
     let names: Vec<_> = names.filter(|name| **name != *".tiledbfs").collect();
     assert_eq!(
         fs::read_dir(copy).unwrap().count(),

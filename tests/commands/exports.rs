@@ -1,6 +1,7 @@
 //! Exports, files for other programs: which exist, and how `cat` and `cp` write them.
 
 use super::{fails, sample, text};
+use crate::common::names;
 use tiledbfs::ErrorKind;
 use tiledbfs::internals::export;
 use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
@@ -12,15 +13,6 @@ fn tree(exports: export::ExportOptions) -> Tree {
         ..TreeOptions::default()
     };
     Tree::open(&sample(), &options).unwrap()
-}
-
-fn names(tree: &Tree, path: &str) -> Vec<String> {
-    let Some(Node::Directory(directory)) = tree.root.find(path).unwrap() else {
-        panic!("{path} is no directory");
-    };
-    let listing = directory.list().unwrap();
-    let names = (0..listing.len()).map(|index| listing.get(index).unwrap().0.to_string_lossy().into_owned());
-    names.collect()
 }
 
 /// The entry of `table.csv` in `view.json`: whether it is there, and why not.
@@ -75,8 +67,8 @@ fn a_table_beyond_the_bound_is_not_there() {
         csv_values: 17_000,
         ..export::ExportOptions::default()
     });
-    assert!(!names(&tree, "weather/data").contains(&"table.csv".to_owned()));
-    assert!(names(&tree, "lightning/data").contains(&"table.csv".to_owned()));
+    assert!(!names(&tree.root, "weather/data").contains(&"table.csv".to_owned()));
+    assert!(names(&tree.root, "lightning/data").contains(&"table.csv".to_owned()));
     let absent = tree.root.find("weather/data/table.csv").map(|_| ());
     assert_eq!(absent.unwrap_err().kind(), ErrorKind::NotFound);
     assert!(
@@ -106,8 +98,8 @@ fn hidden_exports_are_there_by_name() {
         hide: true,
         ..export::ExportOptions::default()
     });
-    assert!(names(&shown, "weather/data").contains(&"table.csv".to_owned()));
-    assert_eq!(names(&hidden, "weather/data"), ["view.json", "columns"]);
+    assert!(names(&shown.root, "weather/data").contains(&"table.csv".to_owned()));
+    assert_eq!(names(&hidden.root, "weather/data"), ["view.json", "columns"]);
     assert!(hidden.root.find("weather/data/table.csv").unwrap().is_some());
     assert_eq!(said(&hidden, "weather/data").0, Some(true));
 }

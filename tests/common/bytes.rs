@@ -41,3 +41,14 @@ impl Bytes {
         filters.iter().fold(bytes, |bytes, filter| bytes.raw(filter))
     }
 }
+
+/// A generic tile without filters, of one chunk.
+pub fn generic_tile(version: u32, body: &[u8]) -> Vec<u8> {
+    let length = body.len() as u32;
+    let pipeline = Bytes::default().pipeline(&[]).0;
+    let tile = Bytes::default().u32(version);
+    let tile = tile.u64(20 + u64::from(length)).u64(length.into());
+    // Bytes, of one value a cell, and not encrypted.
+    let tile = tile.u8(4).u64(1).u8(0).u32(pipeline.len() as u32).raw(&pipeline);
+    tile.u64(1).u32(length).u32(length).u32(0).raw(body).0
+}

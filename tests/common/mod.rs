@@ -289,6 +289,16 @@ pub fn abort(path: &Path) {
     assert!(succeeds(Command::new("umount").arg(control.path())));
 }
 
+/// The names that the directory at `path` below `root` lists, in its order.
+pub fn names(root: &Node, path: &str) -> Vec<String> {
+    let Some(Node::Directory(directory)) = root.find(path).unwrap() else {
+        panic!("{path} is no directory");
+    };
+    let listing = directory.list().unwrap();
+    let names = listing.entries().map(|(name, _)| name.into_owned().into_string());
+    names.collect::<std::result::Result<_, _>>().unwrap()
+}
+
 /// Waits until `condition` is true. Panics after 10 s.
 pub fn eventually(what: &str, condition: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(10);

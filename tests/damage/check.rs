@@ -1,5 +1,6 @@
 //! Damages one thing at a time in the sample source, and checks what `tiledbfs check` finds.
 
+use crate::common::bytes::generic_tile;
 use crate::common::copying::copy;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -108,7 +109,7 @@ impl Sample {
         self.change(&file, |bytes| {
             // Puts the new section before the footer, and its offset into the footer.
             let at = position.offset as usize;
-            let tile = generic_tile(&body);
+            let tile = generic_tile(22, &body);
             let mut footer = bytes.split_off(at);
             // The R-tree's offset may be 0, like many numbers. It is just before the tile offsets of the
             // first slot.
@@ -129,24 +130,6 @@ impl Sample {
         });
         file
     }
-}
-
-/// A generic tile of one chunk without filters.
-fn generic_tile(body: &[u8]) -> Vec<u8> {
-    let length = body.len() as u32;
-    let mut tile = Vec::new();
-    tile.extend(22u32.to_le_bytes());
-    tile.extend((20 + body.len() as u64).to_le_bytes());
-    tile.extend((body.len() as u64).to_le_bytes());
-    tile.push(4);
-    tile.extend(1u64.to_le_bytes());
-    tile.push(0);
-    tile.extend(8u32.to_le_bytes());
-    tile.extend([0, 0, 1, 0, 0, 0, 0, 0]);
-    tile.extend(1u64.to_le_bytes());
-    tile.extend([length.to_le_bytes(), length.to_le_bytes(), [0; 4]].as_flattened());
-    tile.extend(body);
-    tile
 }
 
 #[test]
@@ -456,17 +439,17 @@ fn vacuum_files_and_delete_conditions() {
     condition.extend(b"current");
     condition.extend(4u64.to_le_bytes());
     condition.extend(5i32.to_le_bytes());
-    fs::write(sample.path(&delete), generic_tile(&condition)).unwrap();
+    fs::write(sample.path(&delete), generic_tile(22, &condition)).unwrap();
     assert_eq!(sample.check(), []);
     let mut damaged = condition.clone();
     damaged[0] = 2;
-    fs::write(sample.path(&delete), generic_tile(&damaged)).unwrap();
+    fs::write(sample.path(&delete), generic_tile(22, &damaged)).unwrap();
     sample.finds("corrupt", &delete, "unknown node type");
-    fs::write(sample.path(&delete), &generic_tile(&condition)[..40]).unwrap();
+    fs::write(sample.path(&delete), &generic_tile(22, &condition)[..40]).unwrap();
     sample.finds("truncated", &delete, "generic tile header");
     let mut short = condition[..condition.len() - 2].to_vec();
     short[13] = 2;
-    fs::write(sample.path(&delete), generic_tile(&short)).unwrap();
+    fs::write(sample.path(&delete), generic_tile(22, &short)).unwrap();
     sample.finds(
         "commit",
         &delete,
@@ -490,10 +473,10 @@ fn consolidated_fragment_metadata() {
     body.extend(footer);
     fs::create_dir(sample.path("weather/__fragment_meta")).unwrap();
     let file = format!("weather/__fragment_meta/__1_2_{}_22.meta", "0".repeat(32));
-    fs::write(sample.path(&file), generic_tile(&body)).unwrap();
+    fs::write(sample.path(&file), generic_tile(22, &body)).unwrap();
     assert_eq!(sample.check(), []);
     *body.last_mut().unwrap() ^= 0x40;
-    fs::write(sample.path(&file), generic_tile(&body)).unwrap();
+    fs::write(sample.path(&file), generic_tile(22, &body)).unwrap();
     sample.finds("consolidated_metadata", &file, "differs from the fragment's own");
 }
 

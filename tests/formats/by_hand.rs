@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
+use tiledbfs::internals::tree::{Tree, TreeOptions};
 
 mod directories;
 
@@ -137,15 +137,6 @@ fn read(tree: &Tree, path: &str) -> Vec<u8> {
 
 fn document(tree: &Tree, path: &str) -> Value {
     serde_json::from_slice(&read(tree, path)).unwrap()
-}
-
-fn names(tree: &Tree, path: &str) -> Vec<String> {
-    let Some(Node::Directory(directory)) = tree.root.find(path).unwrap() else {
-        panic!("no directory {path}")
-    };
-    let listing = directory.list().unwrap();
-    let name = |i| listing.get(i).unwrap().0.into_owned().into_string().unwrap();
-    (0..listing.len()).map(name).collect()
 }
 
 fn ints(bytes: &[u8]) -> Vec<i32> {

@@ -1,21 +1,13 @@
 //! Small arrays with rare properties, found by random tests (`tests/data/corners`, written by
 //! `tests/data/write_corners.py`).
 
+use crate::common::names;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
+use tiledbfs::internals::tree::{Tree, TreeOptions};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/corners")
-}
-
-fn names(root: &Node, path: &str) -> Vec<String> {
-    let Some(Node::Directory(directory)) = root.find(path).unwrap() else {
-        panic!("{path}")
-    };
-    let listing = directory.list().unwrap();
-    let name = |i| listing.get(i).unwrap().0.to_str().unwrap().to_owned();
-    (0..listing.len()).map(name).collect()
 }
 
 /// A file of a column of an array's only fragment.

@@ -2,6 +2,7 @@
 //! every filter the attribute's datatype; since then it gives each filter the output type of the filter
 //! before. libtiledb 2.30 misreads or refuses arrays of the first kind (`wrong.json`).
 
+use crate::common::names;
 use std::path::Path;
 use tiledbfs::internals::tree::{Tree, TreeOptions};
 
@@ -16,16 +17,7 @@ fn columns(array: &str) -> Vec<(String, Vec<u8>)> {
         ..TreeOptions::default()
     };
     let root = Tree::open(&source, &options).unwrap().root;
-    let names = |path: &str| {
-        let Some(tiledbfs::internals::tree::Node::Directory(directory)) = root.find(path).unwrap() else {
-            panic!("{path}")
-        };
-        let listing = directory.list().unwrap();
-        (0..listing.len())
-            .map(|i| listing.get(i).unwrap().0.to_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
-    };
-    let fragments = names("fragments");
+    let fragments = names(&root, "fragments");
     let [fragment] = &fragments[..] else {
         panic!("{fragments:?}")
     };
@@ -39,7 +31,7 @@ fn columns(array: &str) -> Vec<(String, Vec<u8>)> {
             .unwrap();
         (name, bytes)
     };
-    names(&directory).into_iter().map(read).collect()
+    names(&root, &directory).into_iter().map(read).collect()
 }
 
 #[test]

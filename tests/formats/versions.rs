@@ -62,7 +62,7 @@ impl Shown<'_> {
             return Err("no such directory".to_owned());
         };
         let listing = directory.list().map_err(|e| e.to_string())?;
-        let names = (0..listing.len()).map(|i| listing.get(i).unwrap().0.into_owned());
+        let names = listing.entries().map(|(name, _)| name.into_owned());
         let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         Ok(names)

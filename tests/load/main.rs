@@ -91,7 +91,7 @@ impl Reference {
                 Node::File(_) | Node::Link(_) => node.read_all().map(Content::Bytes),
                 Node::Directory(directory) => directory.list().map(|listing| {
                     let mut names = HashSet::new();
-                    for (name, _) in (0..).map_while(|i| listing.get(i)) {
+                    for (name, _) in listing.entries() {
                         if *name == *".tiledbfs" {
                             continue;
                         }

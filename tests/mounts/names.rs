@@ -1,6 +1,8 @@
 //! Difficult names of fields and of group members, and groups that contain themselves.
 
+use crate::common::bytes::generic_tile;
 use crate::common::counted::{Counted, Counts};
+use crate::common::names;
 use crate::walk::{Limits, Report, walk};
 use std::collections::HashSet;
 use std::fs;
@@ -16,23 +18,6 @@ use tiledbfs::internals::storage::{MemoryBlob, MemoryStorage};
 use tiledbfs::internals::tree::{Node, Tree, TreeOptions};
 
 mod mounted;
-
-/// A generic tile without filters, of one chunk.
-fn generic_tile(body: &[u8]) -> Vec<u8> {
-    let mut tile = 22_u32.to_le_bytes().to_vec();
-    tile.extend((8 + 12 + body.len() as u64).to_le_bytes());
-    tile.extend((body.len() as u64).to_le_bytes());
-    tile.push(4);
-    tile.extend(1_u64.to_le_bytes());
-    tile.push(0);
-    tile.extend(8_u32.to_le_bytes());
-    tile.extend([65536_u32, 0].map(u32::to_le_bytes).concat());
-    tile.extend(1_u64.to_le_bytes());
-    let length = body.len() as u32;
-    tile.extend([length, length, 0].map(u32::to_le_bytes).concat());
-    tile.extend(body);
-    tile
-}
 
 fn length_prefixed(text: &[u8]) -> Vec<u8> {
     [&(text.len() as u32).to_le_bytes(), text].concat()
@@ -57,7 +42,7 @@ fn renamed(names: &[(&str, &[u8])]) -> MemoryStorage {
         let at = body.windows(old.len()).position(|window| window == old).unwrap();
         body.splice(at..at + old.len(), length_prefixed(new));
     }
-    storage.insert(&path, generic_tile(&body));
+    storage.insert(&path, generic_tile(22, &body));
     storage
 }
 
@@ -88,15 +73,6 @@ fn counted_tree(inner: MemoryStorage) -> (Node, Arc<Counts>) {
     });
     let tree = Tree::over(storage, &options, Arc::default()).unwrap();
     (tree.root, counts)
-}
-
-fn list(root: &Node, path: &str) -> Vec<String> {
-    let Some(Node::Directory(directory)) = root.find(path).unwrap() else {
-        panic!("no directory {path}");
-    };
-    let listing = directory.list().unwrap();
-    let name = |i| listing.get(i).unwrap().0.into_owned().into_string().unwrap();
-    (0..listing.len()).map(name).collect()
 }
 
 /// Walks everything below a node; it must not contradict itself.
@@ -132,14 +108,14 @@ fn attributes_of_any_name_have_a_directory_of_their_own() {
     for (name, shown) in cases {
         let root = tree(renamed(&[("measured", name)]));
         assert!(
-            list(&root, &format!("{FRAGMENT}/columns")).contains(&shown.to_owned()),
+            names(&root, &format!("{FRAGMENT}/columns")).contains(&shown.to_owned()),
             "{shown}"
         );
         assert!(bytes(&root, shown) == bytes(&intact, "measured"));
         look(&root);
     }
     let root = tree(renamed(&[("measured", &long)]));
-    let columns = list(&root, &format!("{FRAGMENT}/columns"));
+    let columns = names(&root, &format!("{FRAGMENT}/columns"));
     let shown = columns.iter().find(|name| name.starts_with("xxx")).unwrap();
     assert_eq!(shown.len(), 255);
     assert!(bytes(&root, shown) == bytes(&intact, "measured"));
@@ -151,7 +127,7 @@ fn names_that_differ_only_until_they_are_encoded() {
     // The anonymous attribute, and one with the name that it is shown by; the second gets a name of its own.
     let intact = tree(sample("weather"));
     let root = tree(renamed(&[("measured", b""), ("rain", b"__attr")]));
-    let columns = list(&root, &format!("{FRAGMENT}/columns"));
+    let columns = names(&root, &format!("{FRAGMENT}/columns"));
     let of_both: Vec<_> = columns.iter().filter(|name| name.starts_with("__attr")).collect();
     assert_eq!(of_both.len(), 2, "{columns:?}");
     for (old, shown) in ["rain", "measured"].iter().zip(of_both) {
@@ -183,7 +159,7 @@ fn details(members: &[Member]) -> Vec<u8> {
         }
         body.push(0);
     }
-    generic_tile(&body)
+    generic_tile(22, &body)
 }
 
 fn put_group(storage: &mut MemoryStorage, at: &str, members: &[(u8, bool, &str, Option<&str>)]) {
@@ -221,7 +197,7 @@ fn members_of_one_name_and_of_reserved_ones() {
     ];
     put_group(&mut storage, "", &members);
     let root = tree(storage);
-    let names = list(&root, "");
+    let names = names(&root, "");
     assert_eq!(names[..4], [".tiledbfs", "group.json", "metadata.json", "a"]);
     assert!(
         names[4].starts_with("a~") && names[5].starts_with("metadata.json~"),
@@ -259,10 +235,10 @@ fn members_that_were_never_registered() {
     put_group(&mut storage, "registered", &members);
     let root = tree(storage);
     for at in ["empty", "old"] {
-        assert_eq!(list(&root, at)[2..], ["a", "sub"], "{at}");
+        assert_eq!(names(&root, at)[2..], ["a", "sub"], "{at}");
     }
-    assert_eq!(list(&root, "registered")[2..], ["headers", "data", "inner"]);
-    assert_eq!(list(&root, "registered/inner")[2..], ["headers"]);
+    assert_eq!(names(&root, "registered")[2..], ["headers", "data", "inner"]);
+    assert_eq!(names(&root, "registered/inner")[2..], ["headers"]);
     look(&root);
 }
 
@@ -319,7 +295,7 @@ fn what_was_measured_is_measured_once() {
             match node {
                 Node::Directory(directory) => {
                     let listing = directory.list().unwrap();
-                    let names = (0..listing.len()).map(|i| listing.get(i).unwrap().0.into_owned());
+                    let names = listing.entries().map(|(name, _)| name.into_owned());
                     let names = names.filter(|name| *name != *".tiledbfs");
                     waiting.extend(names.map(|name| {
                         let node = directory.lookup(&name).unwrap().unwrap();
@@ -363,9 +339,9 @@ fn groups_that_contain_themselves_end() {
         &[(2, true, "a", None), (1, true, "..", Some("up"))],
     );
     let root = tree(storage);
-    assert_eq!(list(&root, "")[3..], ["g"]);
-    assert_eq!(list(&root, "g")[2..], ["h"]);
-    assert_eq!(list(&root, "g/h")[2..], ["a"]);
+    assert_eq!(names(&root, "")[3..], ["g"]);
+    assert_eq!(names(&root, "g")[2..], ["h"]);
+    assert_eq!(names(&root, "g/h")[2..], ["a"]);
     look(&root);
 }
 

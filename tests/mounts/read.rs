@@ -317,9 +317,7 @@ fn compare(mount: &Path, node: &Node) -> u64 {
         (Err(_), Err(_)) => return 1,
         (shown, _) => panic!("{}: {shown:?}", mount.display()),
     };
-    let mut wanted: Vec<_> = (0..listing.len())
-        .map(|i| listing.get(i).unwrap().0.into_owned())
-        .collect();
+    let mut wanted: Vec<_> = listing.entries().map(|(name, _)| name.into_owned()).collect();
     names.sort();
     wanted.sort();
     assert_eq!(names, wanted, "{}", mount.display());

@@ -1,5 +1,6 @@
 //! Messages and exit codes of the program that need no array.
 
+use crate::common::bytes::generic_tile;
 use crate::common::place::Place;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -132,20 +133,8 @@ fn looking_for_arrays_has_an_end() {
 #[test]
 fn a_format_version_that_is_too_new() {
     let place = Place::new();
-    // A schema of which only the version is read: a generic tile without filters, of one chunk.
-    let body = [24, 0, 0, 0, 1, 2, 3, 4];
-    let mut tile = Vec::new();
-    tile.extend(24_u32.to_le_bytes());
-    tile.extend((8 + 12 + 8_u64).to_le_bytes());
-    tile.extend(8_u64.to_le_bytes());
-    tile.push(4);
-    tile.extend(1_u64.to_le_bytes());
-    tile.push(0);
-    tile.extend(8_u32.to_le_bytes());
-    tile.extend([65536_u32, 0].map(u32::to_le_bytes).concat());
-    tile.extend(1_u64.to_le_bytes());
-    tile.extend([8_u32, 8, 0].map(u32::to_le_bytes).concat());
-    tile.extend(body);
+    // A schema of which only the version is read.
+    let tile = generic_tile(24, &[24, 0, 0, 0, 1, 2, 3, 4]);
     let schemas = place.path("new/__schema");
     fs::create_dir_all(&schemas).unwrap();
     fs::write(schemas.join("__1_1_00112233445566778899aabbccddeeff"), tile).unwrap();

@@ -1,6 +1,7 @@
 //! Directories in states that libtiledb does not leave behind.
 
 use super::*;
+use crate::common::names;
 
 /// The reason why the only hidden fragment is hidden.
 fn reason(tree: &Tree) -> String {
@@ -167,8 +168,8 @@ fn what_is_foreign_or_from_an_experiment_does_not_disturb_the_rest() {
     }
     let tree = open(root);
     check_sparse(&tree, &name);
-    assert_eq!(names(&tree, "fragments"), [name]);
-    assert_eq!(names(&tree, "schemas"), [format!("__1_1_{UUID}.json")]);
+    assert_eq!(names(&tree.root, "fragments"), [name]);
+    assert_eq!(names(&tree.root, "schemas"), [format!("__1_1_{UUID}.json")]);
     assert_eq!(document(&tree, "metadata.json"), json!({}));
     assert_eq!(document(&tree, "consolidated_metadata.json"), json!([]));
     assert!(
