@@ -121,6 +121,7 @@ fn compare_texts(view: &View, index: usize, column: &[Option<Vec<u8>>]) {
             assert!(column.iter().flatten().any(|bytes| text(bytes).is_none()));
         }
         Ok(texts) => {
+            assert_eq!(texts.len(), column.len());
             for (shown, stored) in texts.iter().zip(column) {
                 let stored = stored.as_ref().map(|bytes| text(bytes).unwrap());
                 let stored = match field.cell_val_num {
