@@ -1102,8 +1102,10 @@ mod tests {
         for fragment in std::fs::read_dir(folder.path().join("weather/__fragments")).unwrap() {
             std::fs::remove_file(fragment.unwrap().path().join("a0.tdb")).unwrap();
         }
-        let (part, errors) = page();
-        assert!(part.contains("log says more") && errors == 1, "{part}");
+        // What takes longer than a second is left out, on a busy machine all of it.
+        let mut pages = std::iter::repeat_with(page).take(60);
+        let told = pages.find(|(page, _)| page.contains("log says more"));
+        assert_eq!(told.map(|(_, errors)| errors), Some(1));
     }
 
     #[test]
