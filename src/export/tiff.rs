@@ -47,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::scalar::Scalar;
 use crate::fragment::column::Content;
-use crate::layout::{CellBytes, FileLayout};
+use crate::layout::{CellBytes, FileLayout, file_len};
 use crate::names;
 use crate::query::{Field, Role, View};
 use crate::runtime::hash;
@@ -288,9 +288,8 @@ pub fn overviews_layout(
         images.push(image);
         states.push(state);
     }
-    if images.iter().map(|image| u128::from(image.data())).sum::<u128>() + MAX_HEAD > i64::MAX as u128 {
-        return Err(Error::limit("the file would have 2^63 bytes or more"));
-    }
+    let data = images.iter().map(|image| u128::from(image.data()));
+    file_len(u64::try_from(data.sum::<u128>() + MAX_HEAD).ok())?;
     let mut parts = head(&images);
     parts.extend(all);
     FileLayout::new(hash(&states), parts)

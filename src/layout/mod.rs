@@ -69,6 +69,21 @@ impl Bytes for CellBytes {
     }
 }
 
+/// The length of a file, unless that is 2^63 bytes or more, or None: no file has so many.
+///
+/// # Errors
+///
+/// `LimitExceeded`.
+pub fn file_len(len: Option<u64>) -> Result<u64> {
+    let len = len.filter(|len| i64::try_from(*len).is_ok());
+    len.ok_or_else(too_long)
+}
+
+/// The error of a file that would be longer than files are.
+pub fn too_long() -> Error {
+    Error::limit("the file would have 2^63 bytes or more").at(0)
+}
+
 /// A file: parts, one after the other.
 pub struct FileLayout {
     parts: Vec<Box<dyn Bytes>>,
@@ -92,17 +107,16 @@ const THROUGH: u64 = 8;
 const MAX_OVERTAKEN: u64 = 512 << 10;
 
 impl FileLayout {
-    /// The file that `parts` make. `version` differs between two states of it. `LimitExceeded` for more than
-    /// 2^64 bytes.
+    /// The file that `parts` make. `version` differs between two states of it. `LimitExceeded` for 2^63 bytes
+    /// or more.
     pub fn new(version: u64, parts: Vec<Box<dyn Bytes>>) -> Result<FileLayout> {
         let mut end = 0u64;
         let ends = parts.iter().map(|part| {
-            end = end.checked_add(part.len())?;
-            Some(end)
+            end = file_len(end.checked_add(part.len()))?;
+            Ok(end)
         });
-        let ends = ends.collect::<Option<_>>();
         Ok(FileLayout {
-            ends: ends.ok_or_else(|| Error::limit("the file would have more than 2^64 bytes").at(0))?,
+            ends: ends.collect::<Result<_>>()?,
             parts,
             version,
             path: None,

@@ -6,14 +6,14 @@ use super::permissions::Origin;
 use crate::bytes::Bytes;
 use crate::describe::Json;
 use crate::describe::schema::pipeline_json;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::export::npy;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::fragment::Fragment;
 use crate::fragment::column::{Column, Content};
 use crate::fragment::field::Role;
 use crate::fragment::info::FragmentInfo;
-use crate::layout::FileLayout;
+use crate::layout::{FileLayout, file_len};
 use crate::names;
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -218,9 +218,8 @@ impl ColumnFile {
 impl File for ColumnFile {
     fn stat(&self) -> Result<Stat> {
         let len = self.column.len(self.content, self.tile)?;
-        let whole = len.checked_add(self.header(len).len() as u64);
         Ok(Stat {
-            len: whole.ok_or_else(|| Error::limit("the file would have more than 2^64 bytes").at(0))?,
+            len: file_len(len.checked_add(self.header(len).len() as u64))?,
             version: 0,
         })
     }

@@ -18,7 +18,7 @@ use crate::export::{Format, field_names, npy, tiff, zarr};
 use crate::format::datatype::CellValNum;
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
-use crate::layout::{CellBytes, FileLayout};
+use crate::layout::{CellBytes, FileLayout, file_len};
 use crate::query::{Field, Role, View};
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -332,26 +332,20 @@ struct ColumnFile {
 }
 
 impl ColumnFile {
-    /// The header, the cells, and their length in bytes. Together fewer than 2^63 bytes, the most of a file.
+    /// The header, the cells, and their length in bytes. Together as many bytes as a file may have.
     fn parts(&self, view: &View, index: usize) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
-        let parts = self.try_parts(view, index).and_then(|(header, cells, len)| {
-            let whole = len.saturating_add(header.len() as u64);
-            match i64::try_from(whole) {
-                Ok(_) => Ok((header, cells, len)),
-                Err(_) => Err(Error::limit("the file would have 2^63 bytes or more")),
-            }
-        });
-        self.field.source.placed(parts)
+        self.field.source.placed(self.try_parts(view, index))
     }
 
     fn try_parts(&self, view: &View, index: usize) -> Result<(Vec<u8>, Arc<dyn Cells>, u64)> {
         let cells = view.open(index)?;
         let len = cells.len(self.content)?;
-        if !self.header {
-            return Ok((Vec::new(), cells, len));
+        let mut header = Vec::new();
+        if self.header {
+            let (descr, shape) = self.data_type(view, &view.fields()[index], &*cells, len)?;
+            header = npy::header(&descr, &shape);
         }
-        let (descr, shape) = self.data_type(view, &view.fields()[index], &*cells, len)?;
-        let header = npy::header(&descr, &shape);
+        file_len(len.checked_add(header.len() as u64))?;
         Ok((header, cells, len))
     }
 

@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::export::hdf5::{self, MAX_RANK, Messages};
 use crate::format::datatype::Datatype;
-use crate::layout::FileLayout;
+use crate::layout::{FileLayout, file_len};
 use crate::runtime::cache::CacheKey;
 use serde_json::Value as Json;
 use std::collections::HashMap;
@@ -230,14 +230,11 @@ fn header(objects: &[Object], lens: &[u64]) -> Result<Vec<u8>> {
 /// Where the cells of each array begin, given the bytes of each, behind byte `end`.
 fn starts(mut end: u64, lens: &[u64]) -> Result<Vec<u64>> {
     let starts = lens.iter().map(|len| {
-        let start = end.checked_next_multiple_of(ALIGNMENT)?;
-        end = start
-            .checked_add(*len)
-            .filter(|end| i64::try_from(*end).is_ok())?;
-        Some(start)
+        let start = file_len(end.checked_next_multiple_of(ALIGNMENT))?;
+        end = file_len(start.checked_add(*len))?;
+        Ok(start)
     });
-    let starts: Option<Vec<u64>> = starts.collect();
-    starts.ok_or_else(|| Error::limit("the file would have 2^63 bytes or more").at(0))
+    starts.collect()
 }
 
 /// An object header.

@@ -21,10 +21,10 @@ use super::grid::{self, Grid, Naming, Value, Variable, VariableKind};
 use super::hdf5::{self, MAX_RANK, Messages, UNDEFINED_ADDRESS};
 use crate::bytes::{Bytes, Keep, Output, Zeros};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::datatype::Datatype;
 use crate::fragment::column::Content;
-use crate::layout::{CellBytes, FileLayout};
+use crate::layout::{CellBytes, FileLayout, file_len, too_long};
 use crate::query::{Role, View};
 use crate::runtime::cache::CacheKey;
 use crate::runtime::lock;
@@ -191,10 +191,6 @@ pub(super) fn file(
     FileLayout::new(version, parts)
 }
 
-fn too_long() -> Error {
-    Error::limit("the file would have 2^63 bytes or more").at(0)
-}
-
 /// How the values of a variable are stored.
 struct Storage {
     /// The length of each axis.
@@ -349,7 +345,7 @@ impl Places {
         let mut take = |align: u64, bytes: u64| {
             let start = end.and_then(|end| end.checked_next_multiple_of(align));
             end = start.and_then(|start| start.checked_add(bytes));
-            start.ok_or_else(too_long)
+            file_len(start)
         };
         let indexes = storages.iter().map(|storage| take(8, storage.index));
         let indexes = indexes.collect::<Result<_>>()?;
@@ -368,10 +364,7 @@ impl Places {
         });
         let data = data.collect::<Result<_>>()?;
         let end = take(8, 0)?;
-        match i64::try_from(end) {
-            Ok(_) => Ok(Places { indexes, data, end }),
-            Err(_) => Err(too_long()),
-        }
+        Ok(Places { indexes, data, end })
     }
 }
 

@@ -4,6 +4,7 @@ use super::leaf::{self, Leaf};
 use super::page::{Amount, data_header, dictionary_header};
 use crate::error::{Error, Result};
 use crate::format::field::{Form, Stored};
+use crate::layout::file_len;
 use crate::query::labels::AxisLabel;
 use crate::query::table::{Column, Table};
 use crate::query::{CellOrigin, Role, TileRun, View};
@@ -266,9 +267,7 @@ impl Plan {
             group /= 2;
         }
         plan.place(leaves);
-        if i64::try_from(plan.end()).is_err() {
-            return Err(Error::limit("the file would have 2^63 bytes or more"));
-        }
+        file_len(Some(plan.end()))?;
         Ok(plan)
     }
 
