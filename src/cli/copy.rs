@@ -496,10 +496,7 @@ impl TreeCopy<'_> {
             let Some(open) = open else {
                 return Ok(out.begin(None, 0).map_err(write)?);
             };
-            let stat = Stat {
-                len: open.len(),
-                version: open.version(),
-            };
+            let stat = Stat::of(open);
             let identity = identity(file, stat, &(&self.source, path, file.mtime()));
             let there = out.begin(identity, stat.len).map_err(write)?;
             if there > 0 {

@@ -407,10 +407,7 @@ impl Site {
             Method::Head | Method::Propfind(..) => None,
         };
         let stat = match &open {
-            Some(open) => Stat {
-                len: open.len(),
-                version: open.version(),
-            },
+            Some(open) => Stat::of(open),
             None => file.stat().map_err(failed)?,
         };
         let own = is_own(path);

@@ -9,7 +9,7 @@ use super::array_at::ArrayAt;
 use super::context::Context;
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
-use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, Stat, of_object};
+use super::node::{Directory, Entry, File, Freshness, Listing, Node, NodeType, of_object};
 use super::permissions::Origin;
 use super::position::Position;
 use super::view_source::place;
@@ -418,25 +418,21 @@ struct AnnDataFile {
 
 impl AnnDataFile {
     fn layout(&self) -> Result<FileLayout> {
-        let layout = || match &self.exported {
+        match &self.exported {
             Exported::Chunk(array, numbers) => match array.found()? {
                 (ZarrNode::Array(array), anndata) => array.chunk(numbers, anndata.state()),
                 (ZarrNode::Group(_), _) => Err(Error::not_found("it is a group")),
             },
             Exported::Hdf5(layer) => self.shown.anndata()?.h5ad(layer.as_deref()),
-        };
-        self.shown.placed(layout())
+        }
     }
 }
 
 impl File for AnnDataFile {
-    fn stat(&self) -> Result<Stat> {
-        Ok(Stat::of(&self.layout()?))
-    }
-
     of_object!(self => self.shown);
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        Ok(Arc::new(self.layout()?.of(self.shown.display())))
+        let layout = self.shown.placed(self.layout())?;
+        Ok(Arc::new(layout.of(self.shown.display())))
     }
 }

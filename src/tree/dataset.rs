@@ -8,7 +8,7 @@
 use super::array_at::ArrayAt;
 use super::context::Context;
 use super::document::{Document, DocumentContent};
-use super::node::{DirectoryKind, File, Freshness, Node, NodeType, Stat, of_object};
+use super::node::{DirectoryKind, File, Freshness, Node, NodeType, of_object};
 use super::permissions::Origin;
 use super::view_source::place;
 use super::zarr::{AsZarr, ZarrGroupDirectory};
@@ -338,23 +338,19 @@ impl GroupFile {
     }
 
     fn layout(&self) -> Result<FileLayout> {
-        let layout = || match &self.exported {
+        match &self.exported {
             Exported::NetCdf => self.shown.dataset()?.netcdf(),
             Exported::Chunk(group, array, numbers) => group.group()?.array(array)?.chunk(numbers),
-        };
-        self.shown.placed(layout())
+        }
     }
 }
 
 impl File for GroupFile {
-    fn stat(&self) -> Result<Stat> {
-        Ok(Stat::of(&self.layout()?))
-    }
-
     of_object!(self => self.shown);
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        Ok(Arc::new(self.layout()?.of(self.shown.display())))
+        let layout = self.shown.placed(self.layout())?;
+        Ok(Arc::new(layout.of(self.shown.display())))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Exports of a view, as files and directories of the tree; see [`crate::export`].
 
-use super::node::{File, Node, Stat};
+use super::node::{File, Node};
 use super::permissions::Origin;
 use super::view_source::{ViewSource, place};
 use super::zarr::AsZarr;
@@ -38,10 +38,9 @@ impl ExportFile {
 
     fn layout(&self) -> Result<FileLayout> {
         let view = self.source.view()?;
-        let exports = &self.source.context.exports;
-        let layout = || match &self.exported {
+        match &self.exported {
             // The array may have been another when the file was looked up.
-            Exported::File(format) => match format.absent(&view, exports)? {
+            Exported::File(format) => match format.absent(&view, &self.source.context.exports)? {
                 None => format.layout(&view),
                 Some(reason) => Err(Error::not_found(reason)),
             },
@@ -50,12 +49,7 @@ impl ExportFile {
                 None => Err(Error::not_found("the schema has changed")),
             },
             Exported::Chunk(array, numbers) => self.source.zarr(&view)?.array(array)?.chunk(numbers),
-        };
-        let layout = layout().and_then(|layout| match i64::try_from(layout.len()) {
-            Ok(_) => Ok(layout),
-            Err(_) => Err(Error::limit("the file would have 2^63 bytes or more")),
-        });
-        self.source.placed(layout)
+        }
     }
 }
 
@@ -70,10 +64,6 @@ impl ViewSource {
 }
 
 impl File for ExportFile {
-    fn stat(&self) -> Result<Stat> {
-        Ok(Stat::of(&self.layout()?))
-    }
-
     fn known_len(&self) -> Result<Option<u64>> {
         let view = self.source.view()?;
         let is_known = match self.exported {
@@ -108,7 +98,8 @@ impl File for ExportFile {
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        Ok(Arc::new(self.layout()?.of(self.source.display())))
+        let layout = self.source.placed(self.layout())?;
+        Ok(Arc::new(layout.of(self.source.display())))
     }
 
     fn stream(&self) -> Result<Option<Box<dyn Stream>>> {

@@ -1,6 +1,6 @@
 //! Nodes in memory, for tests and examples.
 
-use super::node::{Directory, Entry, File, Freshness, Listing, Node, Stat};
+use super::node::{Directory, Entry, File, Freshness, Listing, Node};
 use crate::error::Result;
 use crate::layout::FileLayout;
 use std::collections::HashMap;
@@ -57,13 +57,6 @@ pub fn file(mtime: u64, bytes: Vec<u8>) -> Node {
 }
 
 impl File for Fixed {
-    fn stat(&self) -> Result<Stat> {
-        Ok(Stat {
-            len: self.bytes.len() as u64,
-            version: 0,
-        })
-    }
-
     fn mtime(&self) -> u64 {
         self.mtime
     }

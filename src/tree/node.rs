@@ -156,8 +156,11 @@ impl Listing for Vec<Entry> {
 
 /// A regular file. Cheap to create; does its work in these methods.
 pub trait File: Send + Sync {
-    /// Length and state. Decodes no data tile if the length follows from metadata.
-    fn stat(&self) -> Result<Stat>;
+    /// Length and state: those of what would be opened. Decodes no data tile if the length follows from
+    /// metadata.
+    fn stat(&self) -> Result<Stat> {
+        Ok(Stat::of(&*self.open()?))
+    }
 
     /// Modification time in milliseconds since the Unix epoch.
     fn mtime(&self) -> u64;
@@ -212,11 +215,11 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Length and state of what would be opened.
-    pub(super) fn of(layout: &FileLayout) -> Stat {
+    /// Those of an open file.
+    pub fn of(open: &FileLayout) -> Stat {
         Stat {
-            len: layout.len(),
-            version: layout.version(),
+            len: open.len(),
+            version: open.version(),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! show them, but not in stores, where nothing is asked of other arrays for a listing.
 
 use super::array_at::ArrayAt;
-use super::node::{File, Node, Stat};
+use super::node::{File, Node};
 use super::permissions::Origin;
 use super::view_source::ViewSource;
 use crate::catalog::group::{MemberPlace, Members, OpenGroup};
@@ -132,19 +132,14 @@ impl OverviewFile {
 
     fn layout(&self) -> Result<FileLayout> {
         let found = self.images()?;
-        let layout = match found.is_empty() {
+        match found.is_empty() {
             true => Err(Error::not_found("the image has no overviews")),
             false => tiff::overviews_layout(&self.source.view()?, &self.image, &found),
-        };
-        self.source.placed(layout)
+        }
     }
 }
 
 impl File for OverviewFile {
-    fn stat(&self) -> Result<Stat> {
-        Ok(Stat::of(&self.layout()?))
-    }
-
     fn mtime(&self) -> u64 {
         let smaller = pyramid(&self.source).ok().flatten();
         let all = smaller
@@ -168,6 +163,7 @@ impl File for OverviewFile {
     }
 
     fn open(&self) -> Result<Arc<FileLayout>> {
-        Ok(Arc::new(self.layout()?.of(self.source.display())))
+        let layout = self.source.placed(self.layout())?;
+        Ok(Arc::new(layout.of(self.source.display())))
     }
 }
