@@ -27,6 +27,14 @@ pub enum Content {
 }
 
 impl Content {
+    /// What a field of such cells has, [`Content::Data`] first.
+    pub(crate) fn all(cell_val_num: CellValNum, nullable: bool) -> Vec<Content> {
+        let offsets = cell_val_num.is_var().then_some(Content::Offsets);
+        let validity = nullable.then_some(Content::Validity);
+        let all = [Some(Content::Data), offsets, validity];
+        all.into_iter().flatten().collect()
+    }
+
     /// The datatype and the number of values per cell of this content of a field, whose values are so.
     pub fn stored_as(self, datatype: Datatype, cell_val_num: CellValNum) -> (Datatype, CellValNum) {
         match self {
@@ -121,14 +129,7 @@ impl Column {
 
     /// The contents of the field, [`Content::Data`] first.
     pub fn contents(&self) -> Vec<Content> {
-        let mut contents = vec![Content::Data];
-        if self.field.cell_val_num.is_var() {
-            contents.push(Content::Offsets);
-        }
-        if self.field.nullable {
-            contents.push(Content::Validity);
-        }
-        contents
+        Content::all(self.field.cell_val_num, self.field.nullable)
     }
 
     /// Bytes of `content` of one tile, or of all if `tile` is None: then there is one offset more than cells.

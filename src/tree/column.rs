@@ -1,7 +1,7 @@
 //! `columns/` of a fragment: its fields as files, with and without NumPy headers, whole and by tile.
 
 use super::directory::{NamedDirectory, Names, fixed_listing};
-use super::node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat};
+use super::node::{Directory, ExtendedAttributes, File, Freshness, Listing, Node, NodeType, Stat, of_object};
 use super::permissions::Origin;
 use crate::bytes::Bytes;
 use crate::describe::Json;
@@ -90,31 +90,32 @@ pub fn find_file(contents: &[Content], name: &OsStr) -> Option<(Content, bool)> 
 }
 
 /// The directory of one field.
+#[derive(Clone)]
 struct ColumnDirectory {
     column: Column,
     fragment: Arc<Fragment>,
 }
 
+impl ColumnDirectory {
+    /// A file of the field: see [`ColumnFile`].
+    fn file(&self, content: Content, tile: Option<u64>, header: bool) -> Node {
+        Node::File(Arc::new(ColumnFile {
+            column: self.column.clone(),
+            content,
+            tile,
+            header,
+            fragment: self.fragment.clone(),
+        }))
+    }
+}
+
 impl Directory for ColumnDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
-        let (column, fragment) = (self.column.clone(), self.fragment.clone());
-        let contents = column.contents();
         if name == TILES {
-            return Ok(Some(Node::Directory(Arc::new(TilesDirectory {
-                contents,
-                column,
-                fragment,
-            }))));
+            return Ok(Some(Node::Directory(Arc::new(TilesDirectory(self.clone())))));
         }
-        Ok(find_file(&contents, name).map(|(content, header)| {
-            Node::File(Arc::new(ColumnFile {
-                column,
-                content,
-                tile: None,
-                header,
-                fragment,
-            }))
-        }))
+        let found = find_file(&self.column.contents(), name);
+        Ok(found.map(|(content, header)| self.file(content, None, header)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
@@ -252,49 +253,32 @@ impl File for ColumnFile {
 }
 
 /// `tiles/`: files like `<n>.data.bin`. Names are computed on demand, so that a million tiles take no memory.
-struct TilesDirectory {
-    column: Column,
-    contents: Vec<Content>,
-    fragment: Arc<Fragment>,
-}
+struct TilesDirectory(ColumnDirectory);
 
 impl Directory for TilesDirectory {
     fn lookup(&self, name: &OsStr) -> Result<Option<Node>> {
         let name = name.to_str().unwrap_or_default();
         let (number, rest) = name.split_at(name.find('.').unwrap_or(name.len()));
         let tile: Option<u64> = number.parse().ok();
-        let tile = tile.filter(|tile| tile.to_string() == number && *tile < self.column.tile_num());
-        let is_called = |content: &&Content| file_names(**content)[2] == rest;
-        let content = self.contents.iter().find(is_called);
-        Ok(tile.zip(content).map(|(tile, content)| {
-            Node::File(Arc::new(ColumnFile {
-                column: self.column.clone(),
-                content: *content,
-                tile: Some(tile),
-                header: false,
-                fragment: self.fragment.clone(),
-            }))
-        }))
+        let tile = tile.filter(|tile| tile.to_string() == number && *tile < self.0.column.tile_num());
+        let is_called = |content: &Content| file_names(*content)[2] == rest;
+        let content = self.0.column.contents().into_iter().find(is_called);
+        let found = tile.zip(content);
+        Ok(found.map(|(tile, content)| self.0.file(content, Some(tile), false)))
     }
 
     fn list(&self) -> Result<Arc<dyn Listing>> {
         Ok(Arc::new(TilesListing {
-            tile_num: self.column.tile_num(),
-            contents: self.contents.clone(),
+            tile_num: self.0.column.tile_num(),
+            contents: self.0.column.contents(),
         }))
-    }
-
-    fn mtime(&self) -> u64 {
-        self.fragment.name.timestamps.1
     }
 
     fn freshness(&self) -> Freshness {
         Freshness::Immutable
     }
 
-    fn origin(&self) -> Origin {
-        Origin::FragmentMetadata(self.fragment.clone())
-    }
+    of_object!(self => self.0);
 }
 
 struct TilesListing {

@@ -257,12 +257,7 @@ impl ColumnDirectory {
     fn contents(&self) -> Result<Vec<Content>> {
         let (view, index) = self.0.find()?;
         let field = &view.fields()[index];
-        let var = field.cell_val_num.is_var().then_some(Content::Offsets);
-        let nullable = field.nullable.then_some(Content::Validity);
-        Ok([Some(Content::Data), var, nullable]
-            .into_iter()
-            .flatten()
-            .collect())
+        Ok(Content::all(field.cell_val_num, field.nullable))
     }
 }
 
