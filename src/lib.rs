@@ -119,7 +119,6 @@ mod layers;
 mod layout;
 #[cfg(feature = "tree")]
 mod names;
-#[cfg(feature = "tree")]
 mod printable;
 mod query;
 mod reading;

@@ -3,6 +3,7 @@
 //! A lookup never decodes. It encodes the names that the array has and compares, so that the encoding need
 //! not be reversible for names that are cut.
 
+use crate::printable::hex;
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -156,11 +157,7 @@ fn cut(mut name: String, max: usize, hash: &str) -> String {
 
 /// The first 16 hexadecimal digits of the SHA-256 of `bytes`, in lower case.
 fn hash(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(HASH_DIGITS);
-    for byte in Sha256::digest(bytes).iter().take(HASH_DIGITS / 2) {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
+    hex(&Sha256::digest(bytes)[..HASH_DIGITS / 2])
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Text of others on terminals and in logs.
+//! Text of others on terminals and in logs, and bytes as digits.
 //!
 //! Names and messages may contain what a terminal obeys, or what begins another line. Whatever is written to
 //! a terminal, to stderr or to a log passes through [`escape`].
@@ -42,6 +42,20 @@ pub fn escape_json(text: &str) -> String {
         }
     }
     out
+}
+
+/// Two hexadecimal digits in lower case for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut digits = Vec::with_capacity(2 * bytes.len());
+    write_hex(bytes, &mut digits);
+    String::from_utf8(digits).expect("digits are ASCII")
+}
+
+/// Appends what [`hex`] returns.
+pub fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| DIGITS[usize::from(nibble & 15)];
+    out.extend(bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte)]));
 }
 
 /// Whether a terminal may obey a character instead of showing it: C0, DEL and C1, separators of lines and

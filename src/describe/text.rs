@@ -4,6 +4,7 @@ use super::{render, value};
 use crate::error::{Error, Result};
 use crate::format::body::Body;
 use crate::layout::segments::Cutter;
+use crate::printable::write_hex;
 use std::ops::Range;
 use std::str::from_utf8;
 
@@ -53,7 +54,7 @@ impl LongString {
             bytes.clear();
             if !self.text {
                 body.read(start..end, &mut bytes)?;
-                value::write_digits(out, &bytes);
+                write_hex(&bytes, out);
                 continue;
             }
             // A character belongs to the item in which it begins.

@@ -6,6 +6,7 @@ use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range;
 use crate::format::scalar::Scalar;
 use crate::format::schema::Dimension;
+use crate::printable;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
 
@@ -76,7 +77,7 @@ impl<'a> Cell<'a> {
 
     /// Its bytes in hexadecimal if they are written so.
     pub fn hex(&self) -> Option<String> {
-        matches!(self.form(), Form::Hex).then(|| digits(&self.bytes))
+        matches!(self.form(), Form::Hex).then(|| printable::hex(&self.bytes))
     }
 
     fn form(&self) -> Form<'_> {
@@ -100,7 +101,7 @@ impl Serialize for Cell<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let (datatype, bytes) = (self.datatype, &*self.bytes);
         match self.form() {
-            Form::Hex => serializer.collect_map([("hex", digits(bytes))]),
+            Form::Hex => serializer.collect_map([("hex", printable::hex(bytes))]),
             Form::Text(text) => serializer.serialize_str(&text),
             Form::Array => {
                 let values = bytes.chunks(datatype.size().max(1));
@@ -138,19 +139,6 @@ pub fn write_cell(out: &mut Vec<u8>, datatype: Datatype, cell_val_num: CellValNu
 
 /// What [`hex`] puts before and after the digits.
 pub const HEX: (&[u8], &[u8]) = (b"{\"hex\": \"", b"\"}");
-
-/// Appends two hexadecimal digits for each byte.
-pub fn write_digits(out: &mut Vec<u8>, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| DIGITS[usize::from(nibble & 15)];
-    out.extend(bytes.iter().flat_map(|&byte| [digit(byte >> 4), digit(byte)]));
-}
-
-fn digits(bytes: &[u8]) -> String {
-    let mut digits = Vec::with_capacity(2 * bytes.len());
-    write_digits(&mut digits, bytes);
-    String::from_utf8(digits).expect("digits are ASCII")
-}
 
 /// Splits `data`: part `i` starts at byte `starts[i]` and ends where the next one starts. The last part ends
 /// with the data. A part that exceeds the data is None.

@@ -18,9 +18,9 @@
 use super::framing::{Limits, TABLE_BOUND};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind, Result};
+use crate::printable::hex;
 use md5::Md5;
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 
 /// Checks MD5 digests. Leaves `metadata` after the table.
 pub(super) fn check_md5(metadata: &mut Cursor<'_>, data: &[u8]) -> Result<()> {
@@ -68,14 +68,6 @@ fn check<const N: usize>(
         }
     }
     Ok(())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// The most bytes of streams of these sizes with their digests.

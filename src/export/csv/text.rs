@@ -4,6 +4,7 @@ use crate::calendar::date;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::scalar::Scalar;
+use crate::printable::write_hex;
 use crate::query::table::{Column, NOT_A_TIME, is_padded, strip};
 
 /// How the cells of a column are written.
@@ -64,10 +65,7 @@ impl Form {
             Form::Bytes { padded: true } => text(strip(cell), out),
             Form::Wide(datatype) => text(wide(datatype, cell).as_bytes(), out),
             Form::Hex if cell.is_empty() => text(cell, out),
-            Form::Hex => {
-                let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
-                out.extend(cell.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
-            }
+            Form::Hex => write_hex(cell, out),
         }
         Ok(())
     }

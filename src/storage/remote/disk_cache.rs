@@ -12,9 +12,9 @@
 //! changes. It grows before a part is written, so that the bound holds. After a kill it may be too large,
 //! until the next eviction recomputes it.
 
+use crate::printable::hex;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -284,12 +284,8 @@ impl DiskCache {
 
     /// The file of a part.
     fn path(&self, key: &PartKey<'_>) -> PathBuf {
-        let mut name = String::with_capacity(64);
-        for byte in hasher(key).finalize() {
-            // Writing to a string cannot fail.
-            let _ = write!(name, "{byte:02x}");
-        }
-        let (folder, file) = name.split_at_checked(2).unwrap_or((&name, ""));
+        let name = hex(&hasher(key).finalize());
+        let (folder, file) = name.split_at(2);
         self.parts.join(folder).join(file)
     }
 }
