@@ -33,6 +33,7 @@ use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::error::{ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind as Type};
 use crate::format::enums::ArrayType;
+use crate::format::scalar::Scalar;
 use crate::format::schema::{Dimension, Schema};
 use crate::layout::FileLayout;
 use crate::names;
@@ -1014,11 +1015,8 @@ fn first(dimension: &Dimension) -> i128 {
 
 /// A coordinate of a dimension of integers.
 fn number(dimension: &Dimension, bytes: &[u8]) -> i128 {
-    let is_negative =
-        dimension.datatype.kind() == Type::Signed && bytes.last().is_some_and(|last| last >> 7 == 1);
-    let mut whole = [if is_negative { 0xFF } else { 0 }; 16];
-    whole[..bytes.len()].copy_from_slice(bytes);
-    i128::from_le_bytes(whole)
+    let number = Scalar::read(dimension.datatype, bytes).and_then(Scalar::integer);
+    number.expect("its coordinates are integers")
 }
 
 /// A name or a key as text.

@@ -54,6 +54,11 @@ fn element_descr(datatype: Datatype) -> &'static str {
     }
 }
 
+/// NumPy's name for the unit of dates or times; None for other types.
+pub fn unit(datatype: Datatype) -> Option<&'static str> {
+    element_descr(datatype).split(['[', ']']).nth(1)
+}
+
 /// The NumPy type and shape of values in `data_len` bytes. Fixed-size cells have shape `(cells,)`, or
 /// `(cells, values)` if a cell has several values that are not text. Var-sized cells have shape `(values,)`.
 /// If the length is not a multiple of the cell size, the values are bytes (`|u1`).

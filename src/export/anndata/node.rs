@@ -2,6 +2,7 @@
 
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
+use crate::export::npy;
 use crate::export::zarr::data_type;
 use crate::format::datatype::{Datatype, Kind};
 use crate::fragment::cells::Cells;
@@ -199,7 +200,7 @@ impl Type {
             Type::Number(datatype) => data_type(datatype).into(),
             Type::Date(datatype) => json!({
                 "name": "numpy.datetime64",
-                "configuration": {"unit": unit(datatype), "scale_factor": 1},
+                "configuration": {"unit": npy::unit(datatype), "scale_factor": 1},
             }),
             Type::Text => "string".into(),
         }
@@ -221,26 +222,6 @@ impl Type {
             _ if self.size() == 1 => json!({"name": "bytes"}),
             _ => json!({"name": "bytes", "configuration": {"endian": "little"}}),
         }
-    }
-}
-
-/// NumPy's name for the unit of a DATETIME.
-fn unit(datatype: Datatype) -> &'static str {
-    match datatype {
-        Datatype::DatetimeYear => "Y",
-        Datatype::DatetimeMonth => "M",
-        Datatype::DatetimeWeek => "W",
-        Datatype::DatetimeDay => "D",
-        Datatype::DatetimeHr => "h",
-        Datatype::DatetimeMin => "m",
-        Datatype::DatetimeSec => "s",
-        Datatype::DatetimeMs => "ms",
-        Datatype::DatetimeUs => "us",
-        Datatype::DatetimePs => "ps",
-        Datatype::DatetimeFs => "fs",
-        Datatype::DatetimeAs => "as",
-        // Only dates get here.
-        _ => "ns",
     }
 }
 
