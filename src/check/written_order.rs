@@ -79,14 +79,8 @@ impl WrittenOrder {
         b: &[&[u8]],
         compare: impl Fn(&Dimension, &[u8], &[u8]) -> Ordering,
     ) -> Ordering {
-        let tile = |i: usize| match (self.dimensions.get(i), a.get(i), b.get(i)) {
-            (Some(along), Some(a), Some(b)) => along.compare_tiles(a, b),
-            _ => Ordering::Equal,
-        };
-        let cell = |i: usize| match (self.dimensions.get(i), a.get(i), b.get(i)) {
-            (Some(along), Some(a), Some(b)) => compare(&along.dimension, a, b),
-            _ => Ordering::Equal,
-        };
+        let tile = |i: usize| self.dimensions[i].compare_tiles(a[i], b[i]);
+        let cell = |i: usize| compare(&self.dimensions[i].dimension, a[i], b[i]);
         let places = |curve: &Curve| Some(curve.certain_place(a)?.cmp(&curve.certain_place(b)?));
         let places = match &self.curve {
             Some(curve) => match places(curve) {

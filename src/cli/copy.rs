@@ -382,9 +382,7 @@ impl TreeCopy<'_> {
                     other => other?,
                 }
             }
-            if let Some(added) = waiting.get_mut(first..) {
-                added.reverse();
-            }
+            waiting[first..].reverse();
             // Readers would take them for a part of what is copied now.
             left.retain(|name| !name.as_bytes().starts_with(OWN_DIRECTORY.as_bytes()));
             for name in left {

@@ -94,8 +94,7 @@ fn nodes_text(nodes: &[Node], range: Range<usize>, lookup: &FieldLookup) -> Stri
             }
         }
     };
-    let places = range.clone().zip(nodes.get(range.clone()).into_iter().flatten());
-    for (at, node) in places {
+    for (at, node) in range.clone().zip(&nodes[range.clone()]) {
         close(&mut out, &mut open, at);
         let mut nested = false;
         if let Some(outside) = open.last_mut() {

@@ -285,7 +285,7 @@ pub(super) struct TableStatistics(Vec<Vec<Statistics>>);
 impl TableStatistics {
     /// The statistics of a leaf in a row group.
     pub(super) fn get(&self, leaf: usize, group: u64) -> Option<Statistics> {
-        self.0.get(leaf)?.get(group as usize).cloned()
+        self.0[leaf].get(group as usize).cloned()
     }
 
     /// Reads the metadata of tiles for row groups of these rows. Decodes no data.
