@@ -376,10 +376,9 @@ impl Server {
             let busy = known.begin();
             server.clone().respond(request, peer.clone(), known.clone(), busy)
         });
-        let mut closing = pin!(async {
+        let closing = pin!(async {
             let _ = until(&mut stopping, connection.asked_to_end()).await;
         });
-        let mut closed = false;
         let result = if http2 {
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
@@ -389,15 +388,14 @@ impl Server {
                 .max_send_buf_size(super::body::PIECE as usize);
             // It takes room that connections of the other version need not have.
             let mut speaking = Box::pin(builder.serve_connection(io, service));
-            poll_fn(|context| {
-                if !closed && closing.as_mut().poll(context).is_ready() {
-                    closed = true;
+            match select(closing, speaking.as_mut()).await {
+                Either::Left(((), mut speaking)) => {
                     connection.end();
                     speaking.as_mut().graceful_shutdown();
+                    speaking.await
                 }
-                speaking.as_mut().poll(context)
-            })
-            .await
+                Either::Right((result, _)) => result,
+            }
         } else {
             let mut builder = http1::Builder::new();
             builder
@@ -406,15 +404,14 @@ impl Server {
                 .max_buf_size(MAX_HEAD)
                 .timer(TokioTimer::new());
             let mut speaking = pin!(builder.serve_connection(io, service));
-            poll_fn(|context| {
-                if !closed && closing.as_mut().poll(context).is_ready() {
-                    closed = true;
+            match select(closing, speaking.as_mut()).await {
+                Either::Left(((), mut speaking)) => {
                     connection.end();
                     speaking.as_mut().graceful_shutdown();
+                    speaking.await
                 }
-                speaking.as_mut().poll(context)
-            })
-            .await
+                Either::Right((result, _)) => result,
+            }
         };
         if let Err(error) = result {
             log::debug!("a connection ended: {error}");
