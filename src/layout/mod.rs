@@ -230,6 +230,7 @@ impl FileLayout {
 mod tests {
     use super::*;
     use crate::bytes::Zeros;
+    use crate::error::ErrorKind;
 
     #[test]
     fn a_read_gives_what_the_parts_have_there() {
@@ -248,6 +249,24 @@ mod tests {
             }
         }
         assert!(FileLayout::new(0, Vec::new()).unwrap().len() == 0);
+    }
+
+    #[test]
+    fn no_file_has_more_bytes_than_a_system_can_tell() {
+        let most = i64::MAX as u64;
+        for (lens, fits) in [
+            ([most, 0], true),
+            ([most - 1, 1], true),
+            ([most, 1], false),
+            ([0, most + 1], false),
+            ([u64::MAX, 1], false),
+        ] {
+            let parts = lens.map(|len| Box::new(Zeros(len)) as Box<dyn Bytes>);
+            match FileLayout::new(0, parts.into()) {
+                Ok(layout) => assert!(fits && layout.len() == most, "{lens:?}"),
+                Err(error) => assert!(!fits && error.kind() == ErrorKind::LimitExceeded, "{lens:?}"),
+            }
+        }
     }
 
     #[test]
