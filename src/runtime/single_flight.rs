@@ -1,7 +1,7 @@
 //! Single flight: one thread or task does what several want. [`Flight`] is the result that they wait for;
 //! [`SingleFlight`] lets one thread at a time make something, and [`Memo`] keeps what was made.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runtime::lock;
 use crate::runtime::requester::{abandoned, is_of_others, wait_on};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -104,6 +104,14 @@ pub struct SingleFlight {
     current: Mutex<Option<Arc<Flight<()>>>>,
 }
 
+/// What a thread does that wants something made.
+enum Begun {
+    /// It makes it itself.
+    Own(Arc<Flight<()>>),
+    /// It has waited for another; with the failure of that, unless it was of that thread alone.
+    Waited(Option<Error>),
+}
+
 /// Ends the flight, also where there was a panic: then those who waited try it themselves.
 struct Flying<'f> {
     of: &'f SingleFlight,
@@ -134,15 +142,23 @@ impl SingleFlight {
             if let Some(failure) = failure {
                 return Err(failure);
             }
-            let mut current = lock(&self.current);
-            let Some(flight) = current.clone() else {
-                let flight = current.insert(Arc::default()).clone();
-                drop(current);
-                return self.fly(flight, find, make);
-            };
-            drop(current);
-            failure = flight.wait(&|| ()).err().filter(|failure| !is_of_others(failure));
+            match self.begin() {
+                Begun::Own(flight) => return self.fly(flight, find, make),
+                Begun::Waited(other) => failure = other,
+            }
         }
+    }
+
+    /// The flight of this thread, if nobody flies; else waits for the other. Not a part of `find_or_make`,
+    /// which is compiled for each kind of value.
+    fn begin(&self) -> Begun {
+        let mut current = lock(&self.current);
+        let Some(flight) = current.clone() else {
+            return Begun::Own(current.insert(Arc::default()).clone());
+        };
+        drop(current);
+        let failure = flight.wait(&|| ()).err();
+        Begun::Waited(failure.filter(|failure| !is_of_others(failure)))
     }
 
     fn fly<T>(
