@@ -429,7 +429,7 @@ impl Group {
     /// Finds the lengths of dimensions and adds the variables of arrays, given what each has along its
     /// dimensions, and what that was found from.
     fn join(&mut self, found: Vec<(Found, Vec<u64>)>, from: Lengths) -> Result<()> {
-        let mut common: BTreeMap<String, u64> = BTreeMap::new();
+        let mut common: HashMap<String, u64> = HashMap::new();
         for (member, ends) in &found {
             let fixed = self.metadata.fixed(&member.name);
             for (dimension, end) in member.dimensions.iter().zip(ends) {

@@ -5,7 +5,7 @@ use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::error::Result;
 use crate::export::grid::Value;
 use crate::names;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 /// A key that begins so names the dimensions of a member that are as long as their domain.
@@ -30,7 +30,7 @@ pub struct GroupMetadata {
     /// The files that it was read from, oldest first.
     pub files: Vec<PathBuf>,
     /// The names of fixed dimensions by member, joined by `;`.
-    fixed: BTreeMap<Vec<u8>, String>,
+    fixed: HashMap<Vec<u8>, String>,
 }
 
 impl GroupMetadata {
@@ -40,7 +40,7 @@ impl GroupMetadata {
         let files = group_metadata(engine, path)?;
         let key = engine.key_for(path);
         let mut pairs = replayed(engine, files.iter().map(|file| &**file), key, is_shown)?;
-        let (mut fixed, mut left_out) = (BTreeMap::new(), Vec::new());
+        let (mut fixed, mut left_out) = (HashMap::new(), Vec::new());
         pairs.retain(|key, value| {
             let reason = match (key.strip_prefix(FIXED), &*value) {
                 (Some(member), Ok(Value::Text(names))) => {
@@ -85,7 +85,7 @@ impl GroupMetadata {
                 .collect(),
             left_out: Vec::new(),
             files: Vec::new(),
-            fixed: BTreeMap::new(),
+            fixed: HashMap::new(),
         }
     }
 
