@@ -1,7 +1,7 @@
 //! `array.zarr/`: a dense view as a Zarr group of version 3, for zarr, xarray, dask and tensorstore.
 //!
 //! A directory of many files. The group's `zarr.json` repeats those of its arrays, so that a reader needs one
-//! file for all metadata. Each variable of the [`Grid`] except text has `<name>/zarr.json` and chunks
+//! file for all metadata. Each variable of the [`grid`] except text has `<name>/zarr.json` and chunks
 //! `<name>/c/<i>/<j>`, uncompressed in row-major order. The names of chunks follow from shape and chunk
 //! shape, so nothing is made before it is opened.
 //!

@@ -62,7 +62,7 @@ impl dyn Cells + '_ {
         self.starts_kept(cells, None)
     }
 
-    /// [`starts`](Self::starts), whose chunks are cached as `keep` says: see [`Output::keep`].
+    /// What `starts` returns. Its chunks are cached as `keep` says: see [`Output::keep`].
     pub(crate) fn starts_kept(&self, cells: Range<u64>, keep: Option<Keep>) -> Result<Vec<u64>> {
         let mut out = Output::keeping(keep);
         self.append(Content::Offsets, cells.start..cells.end + 1, &mut out)?;
@@ -87,7 +87,7 @@ impl dyn Cells + '_ {
         Ok((starts, values.into()))
     }
 
-    /// Appends the values of var-sized cells to `out`, given what [`starts`](Self::starts) returned for them.
+    /// Appends the values of var-sized cells to `out`, given what `starts` returned for them.
     pub(crate) fn between(&self, starts: &[u64], out: &mut Output) -> Result<()> {
         self.append_bytes(Content::Data, starts[0]..starts[starts.len() - 1], out)
     }

@@ -13,7 +13,7 @@
 //! | [`geometry`] | how many tiles there are, and how many cells in each |
 //! | [`tile_file`], [`tile_list`] | a file of tiles, and where they lie in it |
 //! | [`generic_body`] | bodies of generic tiles, read by ranges |
-//! | [`field_files`], [`column`] | the files of a field; its values, offsets and validity as bytes |
+//! | [`field_files`], [`column`](mod@column) | the files of a field; its values, offsets and validity as bytes |
 //! | [`cells`], [`cell_slice`] | the cells of a field in order; some of them in memory |
 
 pub mod cell_slice;

@@ -10,7 +10,7 @@
 //! | [`sparse`] | cells in the array's global order |
 //! | [`order`], [`hilbert`] | that order, as keys |
 //! | [`deletes`], [`condition`] | the deletes of an array, and how they are evaluated |
-//! | [`column`] | the cells of a field as bytes that can be read at any offset |
+//! | [`column`](mod@column) | the cells of a field as bytes that can be read at any offset |
 //! | [`changed`] | attributes that cannot be read, because their type changed |
 //! | [`labels`] | dimension labels |
 //! | [`table`], [`repeated`] | a row for each cell, a column for each field |

@@ -1,7 +1,7 @@
 //! The sizes at which readers of large arrays cut their work.
 
 /// The sizes at which readers cut their work into parts, for speed and to bound memory. They change no byte
-/// of what is read. An engine has one; tests also have one that is [small](Tuning::SMALL).
+/// of what is read. An engine has one; tests also have `Tuning::SMALL`.
 #[derive(Debug)]
 pub struct Tuning {
     /// Longer cells, in bytes, are read only as far as wanted.

@@ -217,8 +217,8 @@ impl Viewed {
     }
 }
 
-/// What all nodes of a view have in common: the methods of [`Directory`] and [`File`] that depend only on the
-/// [`ViewSource`].
+/// What all nodes of a view have in common: the methods of [`Directory`](super::node::Directory) and
+/// [`File`](super::node::File) that depend only on the [`ViewSource`].
 macro_rules! of_view {
     ($self:ident => $source:expr) => {
         fn mtime(&$self) -> u64 {

@@ -32,7 +32,7 @@
 //! | [`h5ad`] | all of them as one file of HDF5 |
 //! | [`frame`] | data frames |
 //! | [`text`] | text |
-//! | [`matrix`] | arrays of numbers |
+//! | [`matrix`](mod@matrix) | arrays of numbers |
 //! | [`csr`] | sparse matrices by rows |
 
 mod axis;
