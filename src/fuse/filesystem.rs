@@ -616,7 +616,11 @@ impl FileSystem {
             return Err(Errno::EISDIR);
         }
         let inode = self.inode(number)?;
-        self.check_source(inode.top(), || inode.path())?;
+        let check_source = || self.check_source(inode.top(), || inode.path());
+        if self.access == Access::All {
+            // Nobody may list what is gone: that would be EACCES.
+            check_source()?;
+        }
         let freshness = self.for_user(user, &inode, true, |node| match node {
             Node::Directory(directory) => Ok(directory.freshness()),
             _ => Err(Errno::ENOTDIR),
@@ -624,6 +628,8 @@ impl FileSystem {
         let flags = match freshness {
             // The kernel would show the names to all who may list the directory by then.
             Freshness::Immutable if self.access != Access::All => {
+                // It may list what it has without another request.
+                check_source()?;
                 FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE
             }
             _ => FopenFlags::empty(),

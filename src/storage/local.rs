@@ -45,6 +45,8 @@ const NFS_LAG: Duration = Duration::from_secs(60);
 pub struct LocalStorage {
     /// Canonical path.
     root: PathBuf,
+    /// `ROOT/.`: it fails also if this process may not enter the directory.
+    inside_root: PathBuf,
     /// The device of the root.
     device: u64,
     /// The inode number of the root; None if it [may change](renumbers).
@@ -93,6 +95,7 @@ impl LocalStorage {
                 _ => RACY_WINDOW,
             },
             lag: OnceLock::new(),
+            inside_root: join(&root, Path::new(".")),
             root,
             follow_symlinks,
             permissions: PermissionCache::default(),
@@ -307,8 +310,7 @@ impl LocalStorage {
     pub fn check_root(&self) -> Result<()> {
         let gone =
             |cause: String| Error::new(ErrorKind::Io(libc::EIO), cause).in_file(self.display(Path::new("")));
-        // `ROOT/.` rather than `ROOT`: fails also if this process may not enter the directory.
-        let metadata = fs::metadata(join(&self.root, Path::new(".")))
+        let metadata = fs::metadata(&self.inside_root)
             .map_err(|e| gone(format!("the source cannot be reached: {e}")))?;
         let is_same = match self.number {
             Some(number) => metadata.ino() == number,
