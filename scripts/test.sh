@@ -28,7 +28,7 @@ finish() {
         kill "$background" 2>/dev/null || true
     done
     wait
-    [ "$status" -eq 0 ] || [ -s "$failures" ] || record "$stage" "$status" 0 /dev/null
+    [ "$status" -eq 0 ] || [ -s "$failures" ] || record "$stage" "$status" 0 0 /dev/null
     printf '\n'
     cat "$summary" "$failures"
     [ ! -s "$failures" ] || status=1
@@ -40,45 +40,56 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP PIPE
 
-# record NAME STATUS SECONDS LOG: what a stage counted is the sum of the "N passed… N failed" in its output,
-# or one check when there are none.
+# processors VARIABLE: the seconds of processors that commands of this shell have had which ended.
+processors() {
+    local file=$scratch/times.$BASHPID
+    times >"$file"
+    printf -v "$1" '%d' "$(awk 'NR == 2 { split($0, part, /[ms ]+/); printf "%d", (part[1] + part[3]) * 60 + part[2] + part[4] }' "$file")"
+}
+
+# record NAME STATUS SECONDS PROCESSOR_SECONDS LOG: what a stage counted is the sum of the "N passed… N failed" in
+# its output, or one check when there are none.
 record() {
     local counts passed failed
-    counts=$(sed -n -E 's/^(test result: [a-zA-Z]+\. )?([0-9]+) passed[,;] ([0-9]+) failed.*/\2 \3/p' "$4" |
+    counts=$(sed -n -E 's/^(test result: [a-zA-Z]+\. )?([0-9]+) passed[,;] ([0-9]+) failed.*/\2 \3/p' "$5" |
         awk '{ passed += $1; failed += $2 } END { if (NR) print passed, failed }')
     read -r passed failed <<<"${counts:-$(($2 == 0)) 0}"
     [ "$2" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
-    printf '%-34s %6d passed %4d failed %5d s\n' "$1" "$passed" "$failed" "$3" >>"$summary"
+    printf '%-34s %6d passed %4d failed %5d s %5d s of processors\n' "$1" "$passed" "$failed" "$3" "$4" >>"$summary"
     # What fails otherwise ends with its error.
-    [ "$failed" -eq 0 ] || { printf 'FAILED in stage: %s\n' "$1" && { grep -a -m 20 '^FAIL' "$4" || tail -n 3 "$4"; }; } >>"$failures"
+    [ "$failed" -eq 0 ] || { printf 'FAILED in stage: %s\n' "$1" && { grep -a -m 20 '^FAIL' "$5" || tail -n 3 "$5"; }; } >>"$failures"
 }
 
 # run NAME COMMAND...: one stage. Its output is shown as it comes.
 run() {
-    local start=$SECONDS ok=0
+    local start=$SECONDS ok=0 before after
     stage=$1
     shift
     printf '\n'
     say "$stage"
+    processors before
     "$@" 2>&1 | tee "$scratch/log" || ok=$?
-    record "$stage" "$ok" $((SECONDS - start)) "$scratch/log"
+    processors after
+    record "$stage" "$ok" $((SECONDS - start)) $((after - before)) "$scratch/log"
     [ -n "$goes_on" ] || [ ! -s "$failures" ] || exit 1
 }
 
 # quietly NAME COMMAND...: one stage in a subshell beside others. Its output is shown when it has ended.
 quietly() {
-    local name=$1 log start=$SECONDS ok=0
+    local name=$1 log start=$SECONDS ok=0 before after
+    processors before
     log=$(mktemp "$scratch/XXXXXX")
     shift
     "$@" >"$log" 2>&1 &
     trap 'kill $!; exit 143' TERM
     wait $! || ok=$?
+    processors after
     (
         flock 9
         printf '\n'
         say "$name"
         cat "$log"
-        record "$name" "$ok" $((SECONDS - start)) "$log"
+        record "$name" "$ok" $((SECONDS - start)) $((after - before)) "$log"
     ) 9>"$scratch/lock"
 }
 
