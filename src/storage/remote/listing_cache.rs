@@ -16,6 +16,7 @@ use crate::runtime::requester::is_of_others;
 use crate::runtime::single_flight::Flight;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -48,8 +49,8 @@ pub(super) struct ListingCache {
 struct Inner {
     /// Whether the source has been listed.
     exists: bool,
-    /// By path.
-    directories: HashMap<String, Arc<Directory>>,
+    /// By path, in order: those below a directory are found without looking at all.
+    directories: BTreeMap<String, Arc<Directory>>,
     /// By path.
     under_way: HashMap<String, Loading>,
     /// How often files without an ETag were found changed, by path.
@@ -304,9 +305,20 @@ impl Inner {
         }
         self.exists = true;
         // Drops the subdirectories from the previous listing of `path`.
-        self.directories.retain(|below, directory| {
-            below == path || directory.listing.path != path || directory.listing.made > made
-        });
+        let below = match path {
+            "" => String::new(),
+            _ => format!("{path}/"),
+        };
+        let old: Vec<String> = self
+            .directories
+            .range::<str, _>((Bound::Excluded(&*below), Bound::Unbounded))
+            .take_while(|(inside, _)| inside.starts_with(&below))
+            .filter(|(_, directory)| directory.listing.path == path && directory.listing.made <= made)
+            .map(|(inside, _)| inside.clone())
+            .collect();
+        for inside in old {
+            self.directories.remove(&inside);
+        }
         let depths = listed.complete.into_iter().map(|tree| (tree, Depth::Flat));
         for (mut tree, depth) in depths.chain([(listed.tree, listed.depth)]) {
             for (path, changes) in &self.changes {
@@ -550,6 +562,7 @@ mod tests {
     use super::super::testing::TestStore;
     use super::super::{RemoteSettings, RemoteStorage};
     use super::*;
+    use nix::time::{ClockId, clock_gettime};
     use std::thread;
 
     #[test]
@@ -575,35 +588,70 @@ mod tests {
         });
     }
 
+    fn listed(root: &str, paths: &[&str]) -> Listed {
+        let mut tree = Tree::new(root);
+        let objects = paths.iter().map(|path| Object {
+            path: (*path).to_owned(),
+            len: 1,
+            mtime: 0,
+            etag: None,
+        });
+        tree.add(Page {
+            objects: objects.collect(),
+            ..Page::default()
+        });
+        Listed {
+            tree,
+            depth: Depth::Flat,
+            complete: Vec::new(),
+            share: Share::of(&Room::new()),
+        }
+    }
+
+    #[test]
+    fn a_listing_of_one_of_very_many_directories_takes_little_work() {
+        let processor_time = || -> Duration {
+            let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+            now.unwrap().into()
+        };
+        let mut state = Inner::default();
+        let before = processor_time();
+        for number in 0..40_000 {
+            let path = format!("a{number}");
+            let listed = listed(&path, &[&format!("{path}/b/x"), &format!("{path}/c")]);
+            state.take(&path, Instant::now(), false, listed).unwrap();
+        }
+        let took = processor_time() - before;
+        assert_eq!(state.directories.len(), 80_000);
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
+
+    #[test]
+    fn a_later_listing_of_a_directory_drops_what_was_below_it_alone() {
+        let mut state = Inner::default();
+        let made = Instant::now();
+        for (path, files) in [
+            ("a", &["a/b/x", "a/c/d/x"][..]),
+            ("a-", &["a-/b/x"]),
+            ("a/c/e", &["a/c/e/x"]),
+            ("a0", &["a0/b/x"]),
+            ("a", &["a/y"]),
+        ] {
+            state.take(path, made, false, listed(path, files)).unwrap();
+        }
+        let known: Vec<&str> = state.directories.keys().map(String::as_str).collect();
+        assert_eq!(known, ["a", "a-", "a-/b", "a/c/e", "a0", "a0/b"]);
+    }
+
     #[test]
     fn an_older_listing_does_not_replace_a_newer_one() {
-        let listed = |root: &str, paths: &[&str]| {
-            let mut tree = Tree::new(root);
-            let objects = paths.iter().map(|path| Object {
-                path: (*path).to_owned(),
-                len: 1,
-                mtime: 0,
-                etag: None,
-            });
-            tree.add(Page {
-                objects: objects.collect(),
-                ..Page::default()
-            });
-            Listed {
-                tree,
-                depth: Depth::Flat,
-                complete: Vec::new(),
-                share: Share::of(&Room::new()),
-            }
-        };
         let older = Instant::now();
         let newer = older + Duration::from_millis(1);
         let mut state = Inner::default();
         state.take("a", newer, false, listed("a", &["a/new"])).unwrap();
         let old = listed("", &["a/old", "a/gone/x", "b/c/y"]);
         state.take("", older, false, old).unwrap();
-        let mut known: Vec<&str> = state.directories.keys().map(String::as_str).collect();
-        known.sort_unstable();
+        let known: Vec<&str> = state.directories.keys().map(String::as_str).collect();
         assert_eq!(known, ["", "a", "b", "b/c"]);
         assert!(state.directories["a"].children.contains_key("new"));
         // A later one does.
