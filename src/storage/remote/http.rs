@@ -3,6 +3,7 @@
 
 use super::redirects::{MAX_REDIRECTS, follow, is_redirect};
 use super::replies::{Wanted, refused};
+use super::store::is_yes;
 use crate::runtime::lock;
 use crate::runtime::stats::{Counter, Stats};
 use object_store::ClientOptions;
@@ -70,7 +71,7 @@ impl HttpConnector for Connector {
 impl Connector {
     fn client(&self, options: &ClientOptions) -> reqwest::Result<reqwest::Client> {
         let option = |key| options.get_config_value(&key).filter(|value| !value.is_empty());
-        let allow_http = option(ClientConfigKey::AllowHttp).as_deref() == Some("true");
+        let allow_http = is_yes(option(ClientConfigKey::AllowHttp));
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("tiledbfs/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())

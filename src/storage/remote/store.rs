@@ -146,6 +146,12 @@ fn settings<K: FromStr>(prefix: &'static str) -> impl Iterator<Item = (K, String
     })
 }
 
+/// Whether a setting says yes, in one of the ways that `object_store` takes.
+pub(super) fn is_yes(setting: Option<String>) -> bool {
+    let setting = setting.map(|setting| setting.to_ascii_lowercase());
+    matches!(setting.as_deref(), Some("1" | "true" | "on" | "yes" | "y"))
+}
+
 /// What the environment says of S3.
 fn aws_of_environment() -> AmazonS3Builder {
     settings("AWS_").fold(AmazonS3Builder::new(), |builder, (key, value)| {
@@ -300,8 +306,7 @@ impl Opening<'_> {
         };
         // The environment variable or setting that points to a credentials service.
         let mut elsewhere = None;
-        let mut unsigned =
-            options.anonymous || builder.get_config_value(&S3Key::SkipSignature).as_deref() == Some("true");
+        let mut unsigned = options.anonymous || is_yes(builder.get_config_value(&S3Key::SkipSignature));
         let has_keys = is_set(&builder, S3Key::AccessKeyId) || is_set(&builder, S3Key::SecretAccessKey);
         let by_environment = has_keys && options.profile.is_none();
         // Without signatures or with keys, the profile matters only for region and endpoint.
@@ -462,7 +467,7 @@ impl Opening<'_> {
             self.client_options(&endpoint, |key| builder.get_config_value(&GoogleKey::Client(key)))?;
         builder = builder.with_client_options(client);
         let skip = builder.get_config_value(&GoogleKey::SkipSignature);
-        let mut unsigned = self.options.anonymous || skip.as_deref() == Some("true");
+        let mut unsigned = self.options.anonymous || is_yes(skip);
         if !unsigned {
             let keys = [
                 GoogleKey::ServiceAccount,
@@ -517,7 +522,7 @@ impl Opening<'_> {
         let client =
             self.client_options(&endpoint, |key| builder.get_config_value(&AzureKey::Client(key)))?;
         builder = builder.with_url(url).with_client_options(client);
-        let is_true = |key: AzureKey| builder.get_config_value(&key).as_deref() == Some("true");
+        let is_true = |key: AzureKey| is_yes(builder.get_config_value(&key));
         let mut unsigned = self.options.anonymous || is_true(AzureKey::SkipSignature);
         let explain_missing = |error: object_store::Error| {
             let text = chain(&error);
@@ -576,13 +581,15 @@ fn set_location(mut builder: AmazonS3Builder, options: &StoreOptions, profile: &
         .get_config_value(&S3Key::S3Endpoint)
         .or_else(|| builder.get_config_value(&S3Key::Endpoint));
     let endpoint = options.endpoint_url.clone().or(endpoint);
+    let virtual_hosted =
+        options.virtual_hosted_style || is_yes(builder.get_config_value(&S3Key::VirtualHostedStyleRequest));
     let Some(endpoint) = endpoint.or_else(|| profile.endpoint_url.clone()) else {
-        return match options.virtual_hosted_style {
+        return match virtual_hosted {
             true => builder.with_virtual_hosted_style_request(true),
             false => builder,
         };
     };
-    let endpoint = match options.virtual_hosted_style {
+    let endpoint = match virtual_hosted {
         true => {
             builder = builder.with_virtual_hosted_style_request(true);
             let bucket = builder.get_config_value(&S3Key::Bucket).unwrap_or_default();
@@ -597,7 +604,7 @@ fn set_location(mut builder: AmazonS3Builder, options: &StoreOptions, profile: &
 fn with_bucket(endpoint: &str, bucket: &str) -> String {
     let endpoint = endpoint.trim_end_matches('/');
     match endpoint.split_once("://") {
-        Some((scheme, host)) if !host.starts_with(&format!("{bucket}.")) => {
+        Some((scheme, host)) if !bucket.is_empty() && !host.starts_with(&format!("{bucket}.")) => {
             format!("{scheme}://{bucket}.{host}")
         }
         _ => endpoint.to_owned(),
@@ -706,6 +713,44 @@ mod tests {
     }
 
     #[test]
+    fn settings_say_yes_as_object_store_takes_it() {
+        let key = ClientConfigKey::AllowHttp;
+        for text in [
+            "1", "true", "True", "on", "YES", "y", "0", "false", "off", "no", "n",
+        ] {
+            let setting = ClientOptions::new().with_config(key, text);
+            let yes = matches!(text, "1" | "true" | "True" | "on" | "YES" | "y");
+            assert_eq!(is_yes(setting.get_config_value(&key)), yes, "{text}");
+        }
+        assert!(!is_yes(None));
+    }
+
+    #[test]
+    fn the_bucket_becomes_part_of_the_host_name_whoever_wants_it() {
+        for (options, environment, wanted) in [
+            (false, None, "http://h:1"),
+            (true, None, "http://b.h:1"),
+            (false, Some("true"), "http://b.h:1"),
+            (false, Some("1"), "http://b.h:1"),
+            (false, Some("false"), "http://h:1"),
+        ] {
+            let mut builder = AmazonS3Builder::new()
+                .with_bucket_name("b")
+                .with_endpoint("http://h:1");
+            if let Some(value) = environment {
+                builder = builder.with_config(S3Key::VirtualHostedStyleRequest, value);
+            }
+            let options = StoreOptions {
+                virtual_hosted_style: options,
+                ..StoreOptions::default()
+            };
+            let builder = set_location(builder, &options, &Profile::default());
+            let endpoint = builder.get_config_value(&S3Key::S3Endpoint);
+            assert_eq!(endpoint.as_deref(), Some(wanted), "{options:?} {environment:?}");
+        }
+    }
+
+    #[test]
     fn the_bucket_becomes_part_of_the_host_name() {
         for (endpoint, wanted) in [
             ("https://store.net", "https://b.store.net"),
@@ -714,5 +759,7 @@ mod tests {
         ] {
             assert_eq!(with_bucket(endpoint, "b"), wanted, "{endpoint}");
         }
+        // A URL with https:// has the bucket in it, which is not known yet.
+        assert_eq!(with_bucket("https://b.store.net", ""), "https://b.store.net");
     }
 }
