@@ -23,7 +23,7 @@ use signal_hook::flag;
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -609,9 +609,20 @@ fn unfinished(found: &Found<'_>) -> Vec<u8> {
     format!("This is not yet a whole copy of `{path}` in {source}.\n").into_bytes()
 }
 
-/// Whether `directory` is a copy of this which is not yet whole.
+/// Whether `directory` is a copy of this which is not yet whole. Somebody else may have put something else
+/// there: a link, or a pipe.
 fn is_unfinished(directory: &Path, found: &Found<'_>) -> bool {
-    fs::read(directory.join(UNFINISHED)).is_ok_and(|text| text == unfinished(found))
+    let wanted = unfinished(found);
+    let mut options = File::options();
+    options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let mut text = Vec::new();
+    let read = options.open(directory.join(UNFINISHED)).and_then(|file| {
+        let most = wanted.len() as u64 + 1;
+        file.take(most).read_to_end(&mut text)
+    });
+    read.is_ok() && text == wanted
 }
 
 /// Writes a new file.

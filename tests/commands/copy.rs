@@ -348,6 +348,19 @@ fn links_at_the_destination_are_not_followed() {
 }
 
 #[test]
+fn a_pipe_in_the_place_of_the_mark_of_an_unfinished_copy_blocks_nobody() {
+    let place = Place::new();
+    let mark = place.path("dest/schemas/.tiledbfs-unfinished");
+    fs::create_dir_all(place.path("dest/schemas")).unwrap();
+    let made = Command::new("mkfifo").arg(&mark).status().unwrap();
+    assert!(made.success());
+    // Nobody writes to it.
+    text(&["cp", "-r", "weather/schemas", &place.name("dest")]);
+    let copied = fs::read_dir(place.path("dest/schemas")).unwrap();
+    assert_eq!(copied.count(), 1);
+}
+
+#[test]
 fn a_bar_where_there_is_a_terminal() {
     let place = Place::new();
     // script(1) gives the command a terminal.
