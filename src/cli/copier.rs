@@ -4,6 +4,7 @@ use super::output::Stop;
 use super::paths::failed;
 use crate::bytes::Output;
 use crate::layout::{FileLayout, Stream};
+use crate::runtime::requester::{on_behalf_of, requester};
 use crate::tree::File;
 use indicatif::ProgressBar;
 use std::ffi::OsStr;
@@ -100,10 +101,12 @@ impl Copier {
             }
         };
         let threads = self.threads.min((open.len() - start).div_ceil(self.piece_size));
+        let requester = requester();
         thread::scope(|scope| {
             for _ in 1..threads {
+                let requester = requester.clone();
                 // Without other threads, this one does it all.
-                let _ = thread::Builder::new().spawn_scoped(scope, one);
+                let _ = thread::Builder::new().spawn_scoped(scope, || on_behalf_of(requester, one));
             }
             one();
         });

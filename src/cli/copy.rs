@@ -12,6 +12,7 @@ use super::source::or_here;
 use super::{Failure, TreeArgs, show_path};
 use crate::catalog::time::TimeRange;
 use crate::layout::FileLayout;
+use crate::runtime::requester::{Requester, on_behalf_of};
 use crate::storage::{self, location::Location};
 use crate::tree::times::Asked;
 use crate::tree::{Directory, File as TreeFile, Node, OWN_DIRECTORY, Stat, identity};
@@ -258,8 +259,14 @@ impl TreeCopy<'_> {
         })
     }
 
-    /// Copies what was found to `target`. Adds errors of single files of a directory to `failures`.
+    /// Copies what was found to `target`. Adds errors of single files of a directory to `failures`. Whoever
+    /// interrupts it does not wait for a store that does not answer.
     fn node(&mut self, found: Found<'_>, target: &Path, failures: &mut Failures) -> Result<(), Stop> {
+        let requester = Requester::Client(self.copier.interrupted.clone());
+        on_behalf_of(requester, || self.found(found, target, failures))
+    }
+
+    fn found(&mut self, found: Found<'_>, target: &Path, failures: &mut Failures) -> Result<(), Stop> {
         self.check_place(&found, target)?;
         self.above = found.above.into();
         if self.source != found.source {
@@ -330,6 +337,7 @@ impl TreeCopy<'_> {
         let before = failures.count();
         let mut waiting = vec![(directory.clone(), PathBuf::new(), found.path.to_owned())];
         while let Some((directory, below, path)) = waiting.pop() {
+            self.copier.check_interrupted()?;
             let place = match root.below(&below) {
                 Ok(place) => place,
                 Err(error) => {
@@ -361,6 +369,7 @@ impl TreeCopy<'_> {
                 if found.name.is_none() && path == found.path && *name == *OWN_DIRECTORY {
                     continue;
                 }
+                self.copier.check_interrupted()?;
                 let (inner, below) = (join(&path, &name), below.join(&*name));
                 let target = target.join(&below);
                 left.remove(&*name);

@@ -297,6 +297,29 @@ def an_interrupted_read(place):
         in_time(took < 2, f"a killed reader lived on for {took:.1f} s")
 
 
+@scenario
+def an_interrupted_copy(place):
+    """It ends soon although the store does not answer, and says so once; the same command goes on."""
+    copy = os.path.join(place.folder, f"{place.name}-copy")
+    with Proxy(place.moto.host) as proxy:
+        proxy.fault("late", kind="any", path="a0.tdb", times=float("inf"))
+        command = [binary(), "cp", "-r", place.url, "fragments", copy]
+        copier = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=place.moto.env(proxy.host))
+        while not any(fault.hits for fault in proxy.faults):
+            expect(copier.poll() is None, "it has ended")
+            time.sleep(0.05)
+        start = time.monotonic()
+        copier.send_signal(signal.SIGINT)
+        told = copier.communicate(timeout=60)[1]
+        took = time.monotonic() - start
+        in_time(took < 5, f"an interrupted copy took {took:.1f} s")
+        expect(copier.returncode == 130 and len(told.splitlines()) == 1, f"exit code {copier.returncode}: {told}")
+        proxy.clear()
+        subprocess.run(command, check=True, timeout=60, env=place.moto.env(proxy.host))
+    for index, values in enumerate(place.values):
+        expect(Path(copy, place.fragments[index], COLUMN).read_bytes() == values.tobytes(), f"the copy of fragment {index} is wrong")
+
+
 def timed(act, seconds, what):
     """The result of `act`, which must not take longer."""
     start = time.monotonic()
