@@ -6,8 +6,8 @@ use crate::runtime::requester::{Requester, on_behalf_of};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Thread};
 use tokio::sync::oneshot;
 
 /// Work for a client who has gone once `gone` is set.
@@ -24,8 +24,15 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Shared {
-    jobs: Mutex<Jobs>,
-    more: Condvar,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: Jobs,
+    /// The threads that have nothing to do. The one that was busy last is the next: what it needs to decode
+    /// is still in the processor's caches.
+    idle: Vec<Thread>,
 }
 
 impl Pool {
@@ -65,8 +72,13 @@ impl Pool {
             gone: gone.clone(),
             work: Box::new(work),
         };
-        lock(&self.shared.jobs).add(job);
-        self.shared.more.notify_one();
+        let mut state = lock(&self.shared.state);
+        state.jobs.add(job);
+        let idle = state.idle.pop();
+        drop(state);
+        if let Some(idle) = idle {
+            idle.unpark();
+        }
         receiver
     }
 }
@@ -88,13 +100,23 @@ impl Jobs {
 
 impl Shared {
     fn work(&self) {
+        let own = thread::current();
+        let mut state = lock(&self.state);
         loop {
-            let jobs = lock(&self.jobs);
-            let waited = self.more.wait_while(jobs, |jobs| jobs.0.is_empty());
-            let job = waited.unwrap_or_else(PoisonError::into_inner).0.pop_front();
-            if let Some(job) = job.filter(|job| !job.gone.load(Ordering::Relaxed)) {
+            let Some(job) = state.jobs.0.pop_front() else {
+                state.idle.push(own.clone());
+                drop(state);
+                thread::park();
+                state = lock(&self.state);
+                // It is still there if nobody has woken this thread.
+                state.idle.retain(|idle| idle.id() != own.id());
+                continue;
+            };
+            drop(state);
+            if !job.gone.load(Ordering::Relaxed) {
                 (job.work)();
             }
+            state = lock(&self.state);
         }
     }
 }
@@ -117,6 +139,23 @@ mod tests {
         assert!(panicked.unwrap().unwrap_err().to_string().contains("no 1"));
         let gone = Arc::new(AtomicBool::new(true));
         assert!(pool.run(&gone, || Ok(())).blocking_recv().is_err());
+    }
+
+    #[test]
+    fn the_thread_that_was_busy_last_is_the_next() {
+        let pool = Pool::new(4).unwrap();
+        let here: Arc<AtomicBool> = Arc::default();
+        let mut threads: Vec<_> = (0..100)
+            .map(|_| {
+                while lock(&pool.shared.state).idle.len() < 4 {
+                    thread::yield_now();
+                }
+                let ran = pool.run(&here, || Ok(thread::current().id()));
+                ran.blocking_recv().unwrap().unwrap()
+            })
+            .collect();
+        threads.dedup();
+        assert_eq!(threads.len(), 1);
     }
 
     #[test]
