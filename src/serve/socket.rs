@@ -151,7 +151,6 @@ impl Busy {
         }
         *lock(&self.connection.sent_at) = Instant::now();
         self.connection.making.fetch_sub(1, Ordering::AcqRel);
-        self.connection.receiver.wake();
     }
 }
 
@@ -272,14 +271,16 @@ impl<S> Socket<S> {
         count > 0
     }
 
-    /// When reading ends; None while a request is being answered. A client of HTTP/2 says how much it takes,
-    /// so that the socket alone does not tell whether it takes anything.
+    /// When reading ends, or is to be looked at again; None while a request is being answered. A client of
+    /// HTTP/2 says how much it takes, so that the socket alone does not tell whether it takes anything.
     fn read_deadline(&self) -> Option<Instant> {
         let idle_since = self.connection.idle_since();
         let deadline = match (self.head_since, idle_since, &self.protocol) {
             (Some(since), ..) => since + SLOW,
             (None, Some(since), _) => since + IDLE,
-            (None, None, Protocol::Http2 { .. }) => self.connection.waits_since()? + STALLED,
+            (None, None, Protocol::Http2 { .. }) => {
+                self.connection.waits_since().unwrap_or_else(Instant::now) + STALLED
+            }
             (None, None, Protocol::Http1(_)) => return None,
         };
         let ending_since = *lock(&self.connection.ending_since);
@@ -485,6 +486,24 @@ mod tests {
         let ping = [0, 0, 8, 6, 1, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
         let data = [0, 0, 1, 0, 0, 0, 0, 0, 1, b'a'];
         assert_eq!([send(&ping), send(&data), send(&ping)], [false, true, false]);
+    }
+
+    #[test]
+    fn who_receives_looks_again_at_clients_of_http2_without_being_woken() {
+        let runtime = runtime();
+        let _entered = runtime.enter();
+        let connection = Connection::new();
+        let woken: Arc<Woken> = Arc::default();
+        connection.receiver.register(&Waker::from(woken.clone()));
+        let mut request = connection.begin();
+        let socket = |http2| Socket::new(Vec::<u8>::new(), connection.clone(), http2);
+        let making = socket(true).read_deadline().unwrap();
+        request.set_making(false);
+        let waiting = socket(true).read_deadline().unwrap();
+        assert!(making <= waiting && socket(false).read_deadline().is_none());
+        assert_eq!(woken.0.load(Ordering::Acquire), 0);
+        drop(request);
+        assert_eq!(woken.0.load(Ordering::Acquire), 1);
     }
 
     /// A client that takes nothing before it is told to.
