@@ -8,6 +8,7 @@ The last line is `N passed, N failed`.
 
 import argparse
 import csv
+import datetime
 import itertools
 import json
 import os
@@ -307,6 +308,44 @@ def unbounded(lib, root):
     return arrays, check
 
 
+def wider(lib, root):
+    """Tables of cells of which tiles have more: no bounds are said to be exact, and DataFusion finds the least and the greatest value in the way documented."""
+    import datafusion
+    import tiledb
+
+    place = np.arange(500)
+    values = np.where(place == 3, -5, np.where(place == 9, 999, place % 50))
+    for name in ("again", "deleted", "part"):
+        domain = tiledb.Domain(tiledb.Dim("d", domain=(0, 999), tile=1000, dtype=np.int64))
+        attributes = [tiledb.Attr("i", dtype=np.int32), tiledb.Attr("f", dtype=np.float64), tiledb.Attr("t", dtype="datetime64[s]")]
+        tiledb.Array.create(str(root / name), tiledb.ArraySchema(domain, attributes, sparse=True, capacity=100))
+
+        def write(stamp, at, to, name=name):
+            with tiledb.open(str(root / name), "w", timestamp=stamp) as array:
+                array[at] = {"i": to.astype(np.int32), "f": to * 1.0, "t": to.astype("datetime64[s]")}
+
+        write(1, place, values)
+        if name == "again":
+            write(2, np.array([3, 9]), np.array([20, 20]))
+        if name == "deleted":
+            with tiledb.open(str(root / name), "d", timestamp=2) as array:
+                array.query(cond="i < 0 or i > 100").submit()
+
+    def check(point, name):
+        file = str(point / name / ("data/subarray/10..59" if name == "part" else "data") / "table.parquet")
+        exact = exports_parquet.exact_bounds(file)
+        same("columns with exact bounds", {column for _, column in exact} - {0}, set())
+        context = datafusion.SessionContext()
+        context.sql("SET datafusion.execution.collect_statistics = false")
+        context.register_parquet("t", file)
+        [batch] = context.sql("SELECT min(i) AS a, max(i) AS b, min(f) AS c, max(f) AS d, max(t) - min(t) AS e FROM t").collect()
+        same("least and greatest values", list(batch.to_pylist()[0].values()), [0, 49, 0.0, 49.0, datetime.timedelta(seconds=49)])
+        plan = context.sql("EXPLAIN ANALYZE SELECT d FROM t WHERE i > 2000").to_arrow_table().to_pylist()
+        same("row groups are skipped", "row_groups_pruned_statistics=1 total → 0 matched" in str(plan), True)
+
+    return dict.fromkeys(("again", "deleted", "part")), check
+
+
 def readable(path):
     """Whether a file can be read."""
     try:
@@ -322,7 +361,7 @@ def main():
     parser.add_argument("--count", type=int, default=20)
     args = parser.parse_args()
     passed = failed = 0
-    for make in (lambda lib, root: holes(lib, root, args.seed, args.count), labels, changed, rounded, unbounded):
+    for make in (lambda lib, root: holes(lib, root, args.seed, args.count), labels, changed, rounded, unbounded, wider):
         with tempfile.TemporaryDirectory(prefix="tiledbfs-tables-") as scratch:
             arrays, check = make(Lib(), Path(scratch))
             with mounted(scratch) as point:
