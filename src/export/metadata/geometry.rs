@@ -10,6 +10,7 @@
 //! there are some, or dimensions are called `_X` and `_Y`. The type alone says little: DuckDB opens no file
 //! with a geometry that is none.
 
+use super::projjson::wkt;
 use super::{LeftOut, PAIR_MEMORY};
 use crate::export::grid::Value;
 use crate::format::datatype::Datatype;
@@ -118,8 +119,16 @@ fn text(value: &Value) -> Option<&str> {
 /// The reference system of a PROJJSON. Of others, readers of GeoParquet fail.
 fn projjson(text: &str) -> Option<Json> {
     let crs: Json = serde_json::from_str(text).ok()?;
-    let is_system = crs["type"].as_str()?.ends_with("CRS") && crs["name"].is_string();
-    is_system.then_some(crs)
+    is_whole(&crs).then_some(crs)
+}
+
+/// Whether a reference system has all parts that make it one.
+fn is_whole(crs: &Json) -> bool {
+    if crs["type"] != "BoundCRS" {
+        return wkt(crs).is_some();
+    }
+    let both = [&crs["source_crs"], &crs["target_crs"]];
+    crs["transformation"].is_object() && both.into_iter().all(is_whole)
 }
 
 fn extent(pairs: &BTreeMap<Vec<u8>, Value>) -> Option<[f64; 4]> {

@@ -357,6 +357,40 @@ fn metadata_are_text_or_numbers() {
     assert!(shown(Datatype::Blob, b"x".to_vec()).is_err());
 }
 
+/// PROJJSON.
+const SYSTEM: &str = r#"{"type": "GeographicCRS", "name": "a", "datum": {"name": "b"},
+    "coordinate_system": {"subtype": "ellipsoidal", "axis":
+        [{"name": "c", "abbreviation": "d", "direction": "north", "unit": "degree"}]}}"#;
+
+#[test]
+fn a_reference_system_of_geometries_has_all_its_parts() {
+    let fields = fields(&[(
+        "wkb",
+        Role::Attribute(0),
+        Datatype::GeomWkb,
+        CellValNum::Var,
+        false,
+    )]);
+    let bound = |source: &str| {
+        format!(
+            r#"{{"type": "BoundCRS", "source_crs": {source}, "target_crs": {SYSTEM}, "transformation": {{}}}}"#
+        )
+    };
+    let bare = r#"{"type": "GeographicCRS", "name": "a"}"#;
+    for (system, is_whole) in [
+        (SYSTEM, true),
+        (&bound(SYSTEM), true),
+        (bare, false),
+        (&bound(bare), false),
+        (&SYSTEM.replace("GeographicCRS", "OtherCRS"), false),
+    ] {
+        let metadata = sorted(&fields, [("CRS", Ok(text(system)))]);
+        let geometry = metadata.geometry.unwrap();
+        let told = (geometry.crs.is_some(), metadata.left_out.len());
+        assert_eq!(told, (is_whole, usize::from(!is_whole)), "{system}");
+    }
+}
+
 #[test]
 fn geometries_are_told_by_more_than_their_type() {
     let cell = |name, datatype| (name, Role::Attribute(0), datatype, CellValNum::Var, false);
@@ -367,20 +401,16 @@ fn geometries_are_told_by_more_than_their_type() {
     ]);
     let name = |name: &'static str| ("GEOMETRY_ATTRIBUTE_NAME", Ok(text(name)));
     assert_eq!(sorted(&named, []).geometry, None);
-    let metadata = sorted(
-        &named,
-        [
-            ("CRS", Ok(text(r#"{"type": "GeographicCRS", "name": "a"}"#))),
-            name("bytes"),
-        ],
-    );
+    let metadata = sorted(&named, [("CRS", Ok(text(SYSTEM))), name("bytes")]);
     let geometry = metadata.geometry.unwrap();
     assert_eq!((geometry.fields, geometry.extent), (vec![1, 2], None));
     assert!(geometry.crs.is_some() && metadata.left_out.is_empty());
     // GDAL takes UINT8 for text too.
     let bytes = |text: &str| Ok(Value::Numbers(Datatype::Uint8, text.as_bytes().to_vec()));
-    let crs = r#"{"type": "GeographicCRS", "name": "a"}"#;
-    let pairs = [("GEOMETRY_ATTRIBUTE_NAME", bytes("bytes")), ("CRS", bytes(crs))];
+    let pairs = [
+        ("GEOMETRY_ATTRIBUTE_NAME", bytes("bytes")),
+        ("CRS", bytes(SYSTEM)),
+    ];
     let geometry = sorted(&named, pairs).geometry.unwrap();
     assert_eq!((geometry.fields, geometry.crs.is_some()), (vec![1, 2], true));
     // What GDAL takes for the geometry without the key.
