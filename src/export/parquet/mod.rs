@@ -29,7 +29,7 @@ mod thrift;
 
 use crate::bytes::{Bytes, Keep, Output, Zeros};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::export::grid::Attributes;
 use crate::export::metadata::Metadata;
 use crate::format::datatype::CellValNum;
@@ -55,7 +55,12 @@ pub fn absent(view: &View) -> Result<Option<String>> {
     if view.has_at_most(plan::least_rows_of_group(view) * plan::MAX_GROUPS)? {
         return Ok(None);
     }
-    let rows = view.count()?;
+    let rows = match view.count() {
+        Err(error) if error.kind() == ErrorKind::LimitExceeded => {
+            return Ok(Some(error.message().to_owned()));
+        }
+        rows => rows?,
+    };
     let group = plan::most_rows_of_group(view, rows)?;
     Ok((rows.div_ceil(group) > plan::MAX_GROUPS).then(|| plan::too_many(rows, group)))
 }

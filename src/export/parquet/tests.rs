@@ -3,7 +3,7 @@ use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
 use crate::export::metadata::geometry::Geometry;
 use crate::export::metadata::pandas::Pandas;
-use crate::export::tests::{arrays, dump};
+use crate::export::tests::{OneTile, arrays, dump};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Form;
 use crate::format::testing::{Bytes, Random, ZSTD, field, schema_body};
@@ -38,6 +38,27 @@ fn the_file_is_the_one_that_is_shown() {
     let shown = include_str!("example.md").split("```text\n").nth(1).unwrap();
     let shown = shown.split("```").next().unwrap();
     assert!(shown == dump, "\n{dump}");
+}
+
+/// It is absent, as any other that is too long.
+#[test]
+fn there_is_no_table_of_2_to_the_64_rows() {
+    let array = OneTile {
+        dimensions: &[("x", 1 << 40), ("y", 1 << 40)],
+        attributes: &[("a", Datatype::Uint8, 1, false)],
+    };
+    let mut storage = MemoryStorage::default();
+    array.create(&mut storage, 1);
+    let side = DimRange {
+        lo: Some(0u64.to_le_bytes().to_vec()),
+        hi: Some(((1u64 << 40) - 1).to_le_bytes().to_vec()),
+    };
+    let view = View::new(open(&storage).0, None, Some(vec![side; 2])).unwrap();
+    assert_eq!(
+        absent(&view).unwrap().unwrap(),
+        "the view has more than 2^64 cells"
+    );
+    assert!(!is_listed(&view).unwrap());
 }
 
 #[test]
