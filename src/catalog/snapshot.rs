@@ -8,7 +8,7 @@ use super::time::TimeRange;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::name::TimestampedName;
 use crate::fragment::Fragment;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -143,15 +143,23 @@ impl Snapshot {
     }
 
     /// The consolidated fragments that a reader sees whole or not at all, and that have replaced others for
-    /// good, at any time. While their vacuum file is there, so are the others.
+    /// good, at any time. While their vacuum file is there, so are the others. A consolidation that makes
+    /// several fragments, all of its range of time, names the file after one of them.
     pub fn emptied(&self) -> Vec<&FragmentEntry> {
-        let vacuums = self.listing.vacuums.iter();
-        let stems: HashSet<&str> = vacuums.map(|vacuum| &*vacuum.stem).collect();
+        let mut vacuums: HashMap<(u64, u64), Vec<usize>> = HashMap::new();
+        for (index, vacuum) in self.listing.vacuums.iter().enumerate() {
+            vacuums.entry(vacuum.parsed.timestamps).or_default().push(index);
+        }
+        // What was consolidated again, and alone, has the range of time of its successor.
+        let has_own = |entry: &FragmentEntry| {
+            let mut same = vacuums.get(&entry.fragment.name.timestamps).into_iter().flatten();
+            same.any(|index| !entry.vacuums.contains(index))
+        };
         let entries = self.listing.fragments.iter().filter(|entry| {
             let name = &entry.fragment.name;
             let whole = !self.sparse || !keeps_times(name);
             let consolidated = name.timestamps.0 < name.timestamps.1 && entry.uncommitted.is_none();
-            whole && consolidated && !stems.contains(&*entry.name)
+            whole && consolidated && !has_own(entry)
         });
         entries.collect()
     }

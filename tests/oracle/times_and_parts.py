@@ -5,6 +5,7 @@
 The last line is `N passed, N failed`.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -58,6 +59,27 @@ def write_box(uri, low, side):
     y, x = np.meshgrid(*2 * [np.arange(low, low + side, dtype=np.int64)], indexing="ij")
     with tiledb.open(uri, "w") as array:
         array[low : low + side, low : low + side] = {"a": y * 10_000 + x}
+
+
+def write_split(folder):
+    """A dense array whose fragments were consolidated into several of one range of time, and are still there."""
+    uri = str(folder / "split")
+    domain = tiledb.Domain(tiledb.Dim("x", domain=(0, 9999), tile=100, dtype=np.int32))
+    tiledb.Array.create(uri, tiledb.ArraySchema(domain, [tiledb.Attr("a", dtype=np.int64)]))
+    for when in range(1000, 1003):
+        with tiledb.open(uri, "w", timestamp=when) as array:
+            array[:1000] = np.arange(1000) + when
+    tiledb.consolidate(uri, config=tiledb.Config({"sm.consolidation.max_fragment_size": 3000, "sm.mem.total_budget": 64 << 20}))
+
+
+def compare_split(checks, point):
+    """All times of it can be read, and are told so."""
+    split = point / "split"
+    checks.equal("consolidated into several: times", sorted(os.listdir(split / "at"))[:3], [f"1970-01-01T00:00:01.00{n}Z" for n in range(3)])
+    for when in range(1000, 1003):
+        data = split / f"at/+{when}/data"
+        checks.equal(f"consolidated into several: values at {when}", values(data), [when + n for n in range(1000)])
+        checks.equal(f"consolidated into several: what is missing at {when}", json.loads((data / "view.json").read_text())["incomplete"], [])
 
 
 def values(path):
@@ -249,6 +271,9 @@ def main():
         folder = Path(top)
         days, grid = write_years(folder), write_grid(folder)
         write_others(folder)
+        write_split(folder)
+        with mounted(folder, "-o", "show_at") as point:
+            compare_split(checks, point)
         with mounted(folder) as point:
             compare_times(checks, days, point)
             compare_parts(checks, days, point)
