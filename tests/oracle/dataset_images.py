@@ -233,6 +233,10 @@ def main():
         os.mkdir(groups)
         for name in IMAGES:
             write(folder, name)
+        # As tiledb-bioimg before 0.2.2 told the samples of pixels.
+        shutil.copytree(f"{groups}/webp", f"{groups}/webp_of_old")
+        with tiledb.Group(f"{groups}/webp_of_old", "w") as group:
+            group.meta["pixel_depth"] = 3
         with mounted(groups) as point:
             for name in IMAGES:
                 group = point / name
@@ -248,6 +252,8 @@ def main():
             checks.equal("units of a stack", units(told["stack"])["z"], "millimeter")
             chunks = [len(list((point / name / "image.ome.zarr/0/c").rglob("*"))) for name in ("channels", "webp")]
             checks.equal("more than one chunk", min(chunks) > 4, True)
+            values = [zarr.open_array(point / name / "image.ome.zarr/0", mode="r")[:] for name in ("webp", "webp_of_old")]
+            checks.equal("webp of old", np.array_equal(*values), True)
             compare_zarrita(checks, groups, point)
             said = described(f"{groups}/channels")
             checks.equal("info", [said.get(key) for key in ("kind", "open", "pixel", "channels", "0")],

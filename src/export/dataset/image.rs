@@ -3,7 +3,7 @@
 //! | key of the group | what |
 //! |---|---|
 //! | `axes` | the axes of the source, letters of `TCZYX` in any order |
-//! | `pixel_depth` | by level, the samples of a pixel, if they lie side by side along X: `{"0": 3}` |
+//! | `pixel_depth` | by level, the samples of a pixel, if they lie side by side along X: `{"0": 3}`; one number for all levels before tiledb-bioimg 0.2.2 |
 //! | `metadata` | names, colours and bounds of channels, and the sizes of pixels, as JSON |
 //! | `json_zarrwriter_kwargs` | of a source in OME-Zarr, the sizes of pixels, with the axes that they are along, as JSON |
 //!
@@ -76,8 +76,10 @@ type Size = (f64, Option<&'static str>);
 pub(super) struct ImageDescription {
     /// Which of [`AXES`] the source has.
     axes: [bool; 5],
-    /// The samples of a pixel that lie side by side, by level; 1 unless told.
+    /// The samples of a pixel that lie side by side, by level.
     depths: BTreeMap<u64, u64>,
+    /// The same of levels that are not among these; None for 1.
+    depth_of_others: Option<u64>,
     /// The size of a pixel along each of [`AXES`].
     sizes: [Option<Size>; 5],
     /// The channels as OME-Zarr has them.
@@ -100,7 +102,7 @@ impl ImageDescription {
                 None => None,
             }
         };
-        let (axes, depths, all) = (text("axes"), text("pixel_depth"), text("metadata"));
+        let (axes, all) = (text("axes"), text("metadata"));
         let of_zarr = text(OF_ZARR);
         for letter in axes.unwrap_or_default().chars() {
             match AXES.iter().position(|axis| axis.chars().eq([letter])) {
@@ -108,9 +110,12 @@ impl ImageDescription {
                 None => leave_out("axes", "axes other than T, C, Z, Y and X are not shown"),
             }
         }
-        if let Some(depths) = depths {
+        let depths = metadata.attributes.iter().find(|(key, _)| key == b"pixel_depth");
+        if let Some((_, depths)) = depths {
             match pixel_depths(depths) {
-                Some(depths) => described.depths = depths,
+                Some((of_levels, of_others)) => {
+                    (described.depths, described.depth_of_others) = (of_levels, of_others);
+                }
                 None => leave_out("pixel_depth", "it is not the number of samples of each level"),
             }
         }
@@ -165,7 +170,8 @@ impl ImageDescription {
 
     /// The samples of a pixel of a level that lie side by side.
     pub(super) fn depth(&self, level: u64) -> u64 {
-        self.depths.get(&level).copied().unwrap_or(1)
+        let own = self.depths.get(&level).copied();
+        own.or(self.depth_of_others).unwrap_or(1)
     }
 }
 
@@ -227,13 +233,21 @@ fn end_of_string(json: &str) -> usize {
     json.len()
 }
 
-fn pixel_depths(text: &str) -> Option<BTreeMap<u64, u64>> {
+/// The samples of a pixel that lie side by side: by level, or of all levels.
+fn pixel_depths(told: &Value) -> Option<(BTreeMap<u64, u64>, Option<u64>)> {
+    let valid = |depth: u64| (1..MAX_DEPTH).contains(&depth).then_some(depth);
+    let text = match told {
+        Value::Text(text) => text,
+        Value::Numbers(datatype, bytes) => {
+            let depth = u64::try_from(Scalar::read(*datatype, bytes)?.integer()?).ok();
+            return Some((BTreeMap::new(), Some(valid(depth?)?)));
+        }
+    };
     let depths: BTreeMap<String, u64> = serde_json::from_str(text).ok()?;
-    let depths = depths.into_iter().map(|(level, depth)| {
-        let depth = (1..MAX_DEPTH).contains(&depth).then_some(depth)?;
-        Some((level.parse().ok()?, depth))
-    });
-    depths.collect()
+    let depths = depths
+        .into_iter()
+        .map(|(level, depth)| Some((level.parse().ok()?, valid(depth)?)));
+    Some((depths.collect::<Option<_>>()?, None))
 }
 
 /// The name of a unit of times or of lengths in OME-Zarr; None if it is unknown.
@@ -469,6 +483,7 @@ pub(super) fn level(pairs: &[(Vec<u8>, Value)]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::datatype::Datatype;
 
     #[test]
     fn levels_have_all_axes_whatever_is_stored() {
@@ -507,6 +522,22 @@ mod tests {
             (samples.chunks.shape, samples.chunks.sides),
             (vec![500, 2100], vec![300, 900])
         );
+    }
+
+    #[test]
+    fn samples_side_by_side_are_told_of_each_level_or_of_all() {
+        let depths = |value: Value| {
+            let metadata = GroupMetadata::of_pairs([("pixel_depth", value)].into_iter());
+            let mut left_out = Vec::new();
+            let described = ImageDescription::read(&metadata, &mut left_out);
+            ([0, 1].map(|level| described.depth(level)), left_out.len())
+        };
+        let number = |number: i64| Value::Numbers(Datatype::Int64, number.to_le_bytes().to_vec());
+        assert_eq!(depths(Value::Text(r#"{"0": 3}"#.to_owned())), ([3, 1], 0));
+        assert_eq!(depths(number(4)), ([4, 4], 0));
+        for malformed in [number(0), number(-3), Value::Text("3".to_owned())] {
+            assert_eq!(depths(malformed), ([1, 1], 1));
+        }
     }
 
     #[test]
