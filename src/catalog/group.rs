@@ -16,7 +16,7 @@ use crate::format::group::{GroupDetails, GroupMember};
 use crate::format::name::TimestampedName;
 use crate::storage::{DirEntry, EntryType, Storage, join};
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -148,7 +148,7 @@ fn is_own(entry: &DirEntry) -> bool {
     [GROUP_DIRECTORY, "__meta"].iter().any(|name| entry.name == *name)
 }
 
-/// Why a member of [`OpenGroup::outside`] is not shown.
+/// Why a member of [`Members::outside`] is not shown.
 pub const OUTSIDE: &str = "it lies outside of the source";
 
 /// An opened group. Its members are read once for each state of its directories.
@@ -165,6 +165,8 @@ pub struct Members {
     /// The candidates for its listing: registered members inside the source, then the other directories of
     /// the group that never were members.
     pub places: Vec<MemberPlace>,
+    /// The names of registered members outside of the source.
+    pub outside: Vec<Vec<u8>>,
     /// Whether nothing was ever registered.
     pub unregistered: bool,
 }
@@ -247,15 +249,8 @@ impl OpenGroup {
         self.members.state(members)
     }
 
-    /// The names of registered members outside of the source.
-    pub fn outside<'m>(&self, members: &'m Members) -> impl Iterator<Item = &'m [u8]> {
-        let all = members.group.members.iter();
-        let outside = all.filter(|member| member_path(&*self.engine.storage, &self.path, member).is_none());
-        outside.filter_map(member_name)
-    }
-
     fn read_members(&self) -> Result<(Members, u64)> {
-        let (group, until) = match read_group(&self.engine, &self.path) {
+        let (group, mut until) = match read_group(&self.engine, &self.path) {
             // A listing may be older than a vacuum.
             Err(error) if error.kind() == ErrorKind::Missing => {
                 let directory = self.path.join(GROUP_DIRECTORY);
@@ -264,13 +259,44 @@ impl OpenGroup {
             }
             found => found?,
         };
+        let entries = self.engine.storage.list(&self.path)?.into_iter();
+        let directories = entries
+            .filter(|entry| entry.entry_type == EntryType::Directory && !is_own(entry))
+            .map(|entry| (self.path.join(&entry.name), entry.name));
+        let directories: Vec<(PathBuf, OsString)> = directories.collect();
+        let removed = self.removed(&group);
+        let written = group.members.iter();
+        let written = written.map(|member| member_path(&*self.engine.storage, &self.path, member));
+        let written: Vec<Option<PathBuf>> = written.collect();
+        // Those that the details say nothing of.
+        let free = directories.iter().map(|(at, _)| at);
+        let mut free: HashSet<&PathBuf> = free.filter(|at| !removed.contains(*at)).collect();
+        for at in written.iter().flatten() {
+            free.remove(at);
+        }
         let mut seen = HashSet::new();
         let mut places = Vec::new();
-        for member in &group.members {
-            let at = member_path(&*self.engine.storage, &self.path, member);
-            let (Some(name), Some(at)) = (member_name(member), at) else {
+        let mut outside = Vec::new();
+        for (member, written) in group.members.iter().zip(&written) {
+            let Some(name) = member_name(member) else {
+                continue;
+            };
+            let moved = self.moved(member).filter(|at| free.contains(at));
+            let moved = match (moved, written) {
+                (Some(at), Some(written)) => {
+                    // What is there may change without a change of the group.
+                    until = 0;
+                    self.is_missing(written)?.then_some(at)
+                }
+                (moved, _) => moved,
+            };
+            if let Some(at) = &moved {
+                free.remove(at);
+            }
+            let Some(at) = moved.or_else(|| written.clone()) else {
                 let (path, uri) = (self.path.display(), member.uri.escape_ascii());
                 log::info!("{path}: member {uri} is not shown: {OUTSIDE}");
+                outside.push(name.to_vec());
                 continue;
             };
             places.push(MemberPlace {
@@ -280,11 +306,7 @@ impl OpenGroup {
                 at,
             });
         }
-        let entries = self.engine.storage.list(&self.path)?.into_iter();
-        let directories = entries
-            .filter(|entry| entry.entry_type == EntryType::Directory && !is_own(entry))
-            .map(|entry| (self.path.join(&entry.name), entry.name));
-        let removed = self.removed(&group);
+        let directories = directories.into_iter();
         let unregistered = directories.filter(|(at, _)| !seen.contains(at) && !removed.contains(at));
         places.extend(unregistered.map(|(at, name)| MemberPlace {
             name: name.into_vec(),
@@ -295,9 +317,25 @@ impl OpenGroup {
         let members = Members {
             group,
             places,
+            outside,
             unregistered: !has_details(&self.engine, &self.path)?,
         };
         Ok((members, until))
+    }
+
+    /// The directory in the group where a member is if the group was moved or copied: then its details name
+    /// another place by an absolute URI. None if the URI is relative.
+    fn moved(&self, member: &GroupMember) -> Option<PathBuf> {
+        let name = last_segment(&member.uri).filter(|_| !member.relative)?;
+        Some(self.path.join(OsStr::from_bytes(name)))
+    }
+
+    /// Whether there is nothing at `path`.
+    fn is_missing(&self, path: &Path) -> Result<bool> {
+        match classify(&self.engine, path) {
+            Err(error) if error.is_transient() => Err(error),
+            found => Ok(found.is_err_and(|error| error.kind() == ErrorKind::NotFound)),
+        }
     }
 }
 
@@ -406,16 +444,20 @@ fn normalise(path: &Path) -> Option<PathBuf> {
 fn member_name(member: &GroupMember) -> Option<&[u8]> {
     match &member.name {
         Some(name) if !name.is_empty() => Some(name),
-        _ => member
-            .uri
-            .rsplit(|&b| b == b'/')
-            .find(|segment| !segment.is_empty()),
+        _ => last_segment(&member.uri),
     }
+}
+
+/// The last segment of a URI that is not empty.
+fn last_segment(uri: &[u8]) -> Option<&[u8]> {
+    uri.rsplit(|&b| b == b'/').find(|segment| !segment.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::testing::Bytes;
+    use crate::query::testing::{UUID, generic};
     use crate::storage::{LocalStorage, MemoryStorage};
     use nix::unistd::{Uid, setfsuid};
     use std::fs;
@@ -483,6 +525,49 @@ mod tests {
             .unwrap();
         let names: Vec<&[u8]> = members.places.iter().map(|place| &*place.name).collect();
         assert_eq!(names, [&b"__other"[..], b"array"]);
+    }
+
+    /// GDAL registers arrays by absolute URIs.
+    #[test]
+    fn members_of_a_group_that_was_moved_are_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let group = folder.path().join("group");
+        for directory in [GROUP_DIRECTORY, "l_0", "l_1", "there", "other"] {
+            fs::create_dir_all(group.join(directory)).unwrap();
+        }
+        fs::create_dir(folder.path().join("there")).unwrap();
+        let here = format!("file://{}", folder.path().display());
+        // Absolute URIs: of an old place elsewhere, of one in the source, of what is there, of what another
+        // member has, of what is nowhere.
+        let members = [
+            (0, "file:///old/l_0".to_owned()),
+            (0, format!("{here}/old/l_1")),
+            (0, format!("{here}/there")),
+            (1, "other".to_owned()),
+            (0, "s3://bucket/other".to_owned()),
+            (0, "file:///old/l_2".to_owned()),
+        ];
+        let head = Bytes::default().u32(2).u64(members.len() as u64);
+        let body = members.iter().fold(head, |body, (relative, uri)| {
+            let member = body.u32(2).u8(ObjectType::Array as u8).u8(*relative);
+            member.text64(uri).u8(0).u8(0)
+        });
+        let details = group.join(GROUP_DIRECTORY).join(format!("__1_1_{UUID}_2"));
+        fs::write(details, generic(&body.bytes)).unwrap();
+        let storage = LocalStorage::new(folder.path(), false, Arc::default()).unwrap();
+        let engine = Engine::new(Arc::new(storage), 1, Vec::new(), Arc::default());
+        let members = OpenGroup::new(Arc::new(engine), "group".into());
+        let members = members.members().unwrap();
+        let registered = members.places.iter().filter(|place| place.registered);
+        let registered = registered.map(|place| place.at.to_str().unwrap());
+        assert_eq!(
+            registered.collect::<Vec<_>>(),
+            ["group/l_0", "group/l_1", "there", "group/other"]
+        );
+        assert_eq!(members.outside, [&b"other"[..], b"l_2"]);
+        let others = members.places.iter().filter(|place| !place.registered);
+        let others = others.map(|place| place.at.to_str().unwrap());
+        assert_eq!(others.collect::<Vec<_>>(), ["group/there"]);
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl ShownMeasurement {
         let obs = registered(&members).find(|place| place.name == b"obs");
         let obs = match obs.map(|place| walk.found(&place.at)) {
             Some(Some(found)) => found,
-            _ => Found::Absent(match experiment.outside(&members).any(|name| name == b"obs") {
+            _ => Found::Absent(match members.outside.iter().any(|name| name == b"obs") {
                 true => OUTSIDE.to_owned(),
                 false => "there is none".to_owned(),
             }),
@@ -238,8 +238,8 @@ impl Walk<'_> {
             let found = self.found(&place.at);
             members.extend(found.map(|found| (place.name.clone(), found)));
         }
-        for name in group.outside(&known) {
-            members.push((name.to_vec(), Found::Absent(OUTSIDE.to_owned())));
+        for name in &known.outside {
+            members.push((name.clone(), Found::Absent(OUTSIDE.to_owned())));
         }
         self.above.pop();
         Ok(SourceGroup {

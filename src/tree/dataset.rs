@@ -234,7 +234,7 @@ fn source(
         let name = String::from_utf8_lossy(&member.name).into_owned();
         found.left_out.push((name, reason.to_owned()));
     }
-    for name in group.outside(&members) {
+    for name in &members.outside {
         let name = String::from_utf8_lossy(name).into_owned();
         found.left_out.push((name, OUTSIDE.to_owned()));
     }

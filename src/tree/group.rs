@@ -9,7 +9,7 @@ use super::metadata::metadata;
 use super::node::{DirectoryKind, Freshness, Node, NodeType};
 use super::permissions::Origin;
 use super::position::Position;
-use crate::catalog::group::{Group, Members, OpenGroup, group_metadata, unregistered_member};
+use crate::catalog::group::{Members, OpenGroup, group_metadata, unregistered_member};
 use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::describe::group::{GroupSummary, group_json};
 use crate::describe::render;
@@ -19,8 +19,10 @@ use crate::format::enums::ObjectType;
 use crate::names;
 use crate::runtime::hash;
 use crate::runtime::requester::settled;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// The node of `group`.
@@ -119,11 +121,18 @@ impl Names for GroupDirectory {
 
 /// The arrays and groups in the directory of `group` that are no members, without arrays that were written
 /// later than the time shown.
-fn unregistered(context: &Context, group: &OpenGroup, members: &Group) -> Result<Vec<(Vec<u8>, ObjectType)>> {
-    let mut found = crate::catalog::group::unregistered(group.engine(), group.path(), members)?;
+fn unregistered(
+    context: &Context,
+    group: &OpenGroup,
+    members: &Members,
+) -> Result<Vec<(Vec<u8>, ObjectType)>> {
+    let mut found = crate::catalog::group::unregistered(group.engine(), group.path(), &members.group)?;
+    let registered = members.places.iter().filter(|place| place.registered);
+    let registered: HashSet<&PathBuf> = registered.map(|place| &place.at).collect();
     found.retain(|(name, kind)| {
-        let later = || context.is_later(&group.path().join(OsStr::from_bytes(name)));
-        *kind == ObjectType::Group || !later().is_ok_and(|later| later)
+        let at = group.path().join(OsStr::from_bytes(name));
+        let is_later = || context.is_later(&at).is_ok_and(|later| later);
+        !registered.contains(&at) && (*kind == ObjectType::Group || !is_later())
     });
     Ok(found)
 }
@@ -131,10 +140,9 @@ fn unregistered(context: &Context, group: &OpenGroup, members: &Group) -> Result
 /// What is in `group`.
 fn summary(context: &Context, group: &OpenGroup) -> Result<GroupSummary> {
     let members = group.members()?;
-    let known = &members.group;
     Ok(GroupSummary {
-        details: known.clone(),
-        unregistered: unregistered(context, group, known)?,
+        details: members.group.clone(),
+        unregistered: unregistered(context, group, &members)?,
     })
 }
 
@@ -181,7 +189,7 @@ impl GroupDirectory {
             move || {
                 let members = of_state.members().ok()?;
                 // A directory may become an array without a change of the group's own.
-                let strays = unregistered(&context_of_state, &of_state, &members.group).ok()?;
+                let strays = unregistered(&context_of_state, &of_state, &members).ok()?;
                 let exports = measurement_of_state.state().ok()?;
                 Some(hash(&(of_state.state(&members)?, strays, exports)))
             },

@@ -320,6 +320,18 @@ def write_group(folder, name):
         opened.meta["dataset_type"] = "raster"
 
 
+def write_moved(folder):
+    """A pyramid that was moved after it was written as the driver does it: members have absolute URIs, and no names."""
+    before, after = f"{folder}/before", f"{folder}/arrays/moved"
+    tiledb.Group.create(before)
+    with tiledb.Group(before, "w") as opened:
+        for level in range(2):
+            write_array(f"{before}/l_{level}", "band", f"{folder}/band.tif", step=2 ** level)
+            opened.add(f"{before}/l_{level}")
+        opened.meta["dataset_type"] = "raster"
+    shutil.move(before, after)
+
+
 def write_odd(folder):
     """A group whose `l_1` has other bands, one that says of no raster, and two of which a level was not written as a whole."""
     for group, levels, kind, partly in (("odd", ("band", "point"), "raster", None), ("untold", ("band", "band"), "other", None),
@@ -355,6 +367,11 @@ def compare_overviews(checks, point, folder):
         checks.equal(f"{name}: overviews of an overview", os.listdir(levels / "l_1/data/raster").count("TDB_VALUES.tif.ovr"), 0)
     with rasterio.open(point / "group_attributes/l_0/data/raster/TDB_VALUES_2.tif", overview_level=0) as got, rasterio.open(f"{folder}/attributes.tif") as want:
         checks.equal("an overview of one of several bands", np.array_equal(got.read(1), want.read(2)[::2, ::2]), True)
+    with rasterio.open(point / "moved/l_0/data/raster/TDB_VALUES.tif") as opened:
+        checks.equal("overviews of a pyramid that was moved", [opened.overviews(band) for band in opened.indexes], [[2]] * 3)
+    said = json.loads((point / "moved/dataset.json").read_text())
+    checks.equal("a pyramid that was moved", ([one["array"] for one in said["variables"]], [one["what"] for one in said["left_out"]]), (["l_0"], ["l_1"]))
+    checks.equal("... has its members", json.loads((point / "moved/group.json").read_text())["unregistered"], [])
     first = point / "group_band/l_0"
     done = subprocess.run([binary(), "cat", f"{folder}/arrays/group_band", "l_0/data/raster/TDB_VALUES.tif.ovr"], capture_output=True, timeout=60, check=True)
     checks.equal("overviews by tiledbfs cat", done.stdout == (first / "data/raster/TDB_VALUES.tif.ovr").read_bytes(), True)
@@ -821,6 +838,7 @@ def main():
             write_array(f"{folder}/arrays/{name}", name, f"{folder}/{name}.tif")
             write_group(folder, name)
         write_odd(folder)
+        write_moved(folder)
         write_together(folder)
         write_counted(f"{folder}/arrays/counted")
         write_unlike(f"{folder}/arrays/unlike", "<PAMRasterBand band='2'/>")
