@@ -143,6 +143,9 @@ impl Metadata {
                     reasons
                         .push("bands differ in no-data values; an image has that of the first which has one");
                 }
+                if placed.has_palette_among_bands(view) {
+                    reasons.push("images of several bands have no palette");
+                }
                 if placed.exceeds_domain(view) {
                     reasons.push("X_SIZE or Y_SIZE is more than the array has; images have what is there");
                 }

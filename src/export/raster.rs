@@ -189,14 +189,26 @@ impl<'m> Placed<'m> {
         numbers.map(|number| self.raster.bands.get(&number)).collect()
     }
 
-    /// Whether the bands of the view differ in the value of pixels without data. One that nothing is told of
-    /// has none.
-    pub(super) fn bands_differ_in_nodata(&self, view: &View) -> bool {
+    /// The bands of all attributes of the view.
+    fn all_bands(&self, view: &View) -> Vec<Option<&'m Band>> {
         let numbered = view.fields().iter().enumerate();
         let attributes = numbered.filter(|(_, field)| field.is_attribute());
         let bands = attributes.flat_map(|(number, _)| self.bands(view, number));
+        bands.collect()
+    }
+
+    /// Whether the bands of the view differ in the value of pixels without data. One that nothing is told of
+    /// has none.
+    pub(super) fn bands_differ_in_nodata(&self, view: &View) -> bool {
         let key = |value: Scalar| (value.integer(), value.float().to_bits());
+        let bands = self.all_bands(view).into_iter();
         let nodata: Vec<_> = bands.map(|band| band?.nodata.map(key)).collect();
         nodata.windows(2).any(|two| two[0] != two[1])
+    }
+
+    /// Whether one of several bands of the view has a palette.
+    pub(super) fn has_palette_among_bands(&self, view: &View) -> bool {
+        let bands = self.all_bands(view);
+        bands.len() > 1 && bands.iter().flatten().any(|band| !band.palette.is_empty())
     }
 }

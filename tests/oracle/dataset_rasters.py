@@ -761,6 +761,19 @@ def compare_bares(checks, point):
             checks.equal(f"complex numbers: scales of {band}", (file.scales, file.descriptions), ((band + 1,) * 2, (f"band {band}",) * 2))
 
 
+def write_few(folder):
+    """Two bands of which one has a palette."""
+    cells = np.arange(12, dtype="u1").reshape(3, 4)
+    palette = "<PAMRasterBand band='2'><ColorTable><Entry c1='1' c2='2' c3='3' c4='255'/></ColorTable></PAMRasterBand>"
+    write_bare(f"{folder}/palettes", [cells, cells], palette, ("TDB_VALUES_1", "TDB_VALUES_2"))
+
+
+def compare_few(checks, point):
+    """What images lack is told."""
+    left_out = json.loads((point / "palettes/data/view.json").read_text())["left_out"]
+    checks.equal("a palette among bands", [one["reason"] for one in left_out], ["images of several bands have no palette"])
+
+
 def write_told(folder):
     """Rasters of which something else is told: the year of the coordinates, a no-data value in too few digits, `_FillValue` of TileDB-CF."""
     cells = np.arange(10 * 12).reshape(10, 12).astype("f4")
@@ -847,6 +860,7 @@ def main():
             write_turned(f"{folder}/arrays/{name}", axes)
         write_bares(f"{folder}/arrays")
         write_colours(f"{folder}/arrays")
+        write_few(f"{folder}/arrays")
         nulls = write_nulls(f"{folder}/arrays")
         write_told(f"{folder}/arrays")
         write_unlike_types(f"{folder}/arrays/unlike_types")
@@ -877,6 +891,7 @@ def main():
             compare_turned(checks, point)
             compare_bares(checks, point)
             compare_colours(checks, point)
+            compare_few(checks, point)
             compare_nulls(checks, point, *nulls)
             compare_told(checks, point)
             multidimensional(checks, point / "multidimensional/data")
