@@ -102,7 +102,7 @@ pub fn fields(view: &View) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// The attributes `TDB_VALUES_1`, `TDB_VALUES_2` and so on of an array of rows and columns: GDAL writes bands
-/// as attributes. None if there are less than two, or if `TDB_VALUES` is an attribute itself.
+/// as attributes. None if there are none, or if `TDB_VALUES` is an attribute itself.
 fn together(view: &View) -> Option<Range<usize>> {
     let attributes = attributes(view);
     let all = view.fields();
@@ -114,7 +114,7 @@ fn together(view: &View) -> Option<Range<usize>> {
     let fields = first..first + bands.count();
     let is_free = attributes.clone().all(|field| !named(field, raster::VALUES));
     let is_raster = Axes::of(all).is_some_and(|axes| axes.bands.is_none());
-    (fields.len() > 1 && is_free && is_raster).then_some(fields)
+    (is_free && is_raster).then_some(fields)
 }
 
 /// The fields of the image of this name, whether there is one or not; None if none is called so.

@@ -762,14 +762,17 @@ def compare_bares(checks, point):
 
 
 def write_few(folder):
-    """Two bands of which one has a palette."""
+    """An attribute that is the only band, and two bands of which one has a palette."""
     cells = np.arange(12, dtype="u1").reshape(3, 4)
+    write_bare(f"{folder}/only", [cells], "<PAMRasterBand band='1'><Description>x</Description></PAMRasterBand>", ("TDB_VALUES_1",))
     palette = "<PAMRasterBand band='2'><ColorTable><Entry c1='1' c2='2' c3='3' c4='255'/></ColorTable></PAMRasterBand>"
     write_bare(f"{folder}/palettes", [cells, cells], palette, ("TDB_VALUES_1", "TDB_VALUES_2"))
 
 
 def compare_few(checks, point):
-    """What images lack is told."""
+    """The image of all bands is there, and what it lacks is told."""
+    with rasterio.open(point / "only/data/raster/TDB_VALUES.tif") as file:
+        checks.equal("the only band", (file.read().ravel().tolist(), file.descriptions), (list(range(12)), ("x",)))
     left_out = json.loads((point / "palettes/data/view.json").read_text())["left_out"]
     checks.equal("a palette among bands", [one["reason"] for one in left_out], ["images of several bands have no palette"])
 
