@@ -777,6 +777,18 @@ def compare_few(checks, point):
     checks.equal("a palette among bands", [one["reason"] for one in left_out], ["images of several bands have no palette"])
 
 
+def write_long(folder):
+    """A reference system of which GDAL reads no code from images, and which is meant for many countries."""
+    wkt = pyproj.CRS("EPSG:4979").to_wkt().replace('AREA["World', 'AREA["' + "World: a country, " * 150)
+    write_bare(f"{folder}/long_system", [np.zeros((3, 4), "u1")], f"<SRS>{escape(wkt)}</SRS><GeoTransform>10,1,0,50,0,-1</GeoTransform>")
+
+
+def compare_long(checks, point):
+    """Images tell it."""
+    with rasterio.open(point / "long_system/data/raster/TDB_VALUES.tif") as file:
+        checks.equal("a long reference system", file.crs and pyproj.CRS(file.crs.to_wkt()).name, "WGS 84")
+
+
 def write_told(folder):
     """Rasters of which something else is told: the year of the coordinates, a no-data value in too few digits, `_FillValue` of TileDB-CF."""
     cells = np.arange(10 * 12).reshape(10, 12).astype("f4")
@@ -864,6 +876,7 @@ def main():
         write_bares(f"{folder}/arrays")
         write_colours(f"{folder}/arrays")
         write_few(f"{folder}/arrays")
+        write_long(f"{folder}/arrays")
         nulls = write_nulls(f"{folder}/arrays")
         write_told(f"{folder}/arrays")
         write_unlike_types(f"{folder}/arrays/unlike_types")
@@ -895,6 +908,7 @@ def main():
             compare_bares(checks, point)
             compare_colours(checks, point)
             compare_few(checks, point)
+            compare_long(checks, point)
             compare_nulls(checks, point, *nulls)
             compare_told(checks, point)
             multidimensional(checks, point / "multidimensional/data")

@@ -65,6 +65,16 @@ impl System {
     }
 }
 
+/// The text of a system without what it is meant for, which may be long.
+pub fn without_usage(wkt: &str) -> String {
+    const USAGE: [&str; 5] = ["USAGE", "SCOPE", "AREA", "BBOX", "REMARK"];
+    let Some((name, mut inside)) = opened(wkt) else {
+        return wkt.to_owned();
+    };
+    inside.retain(|part| opened(part).is_none_or(|(name, _)| !USAGE.contains(&name)));
+    format!("{name}[{}]", inside.join(","))
+}
+
 /// The code of EPSG among the parts of a system.
 fn code(inside: &[&str]) -> Option<u16> {
     let mut opened = inside.iter().filter_map(|part| opened(part));
@@ -108,6 +118,21 @@ fn opened(part: &str) -> Option<(&str, Vec<&str>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usage_is_left_out_of_the_root() {
+        let (inner, usage) = (
+            r#"DATUM["b (]",REMARK["c"]]"#,
+            r#"USAGE[SCOPE["x"],AREA["y, z"]]"#,
+        );
+        let shorter = format!(r#"GEOGCRS["a",{inner},ID["EPSG",4979]]"#);
+        assert_eq!(
+            without_usage(&format!(r#"GEOGCRS["a",{inner},{usage},ID["EPSG",4979]]"#)),
+            shorter
+        );
+        assert_eq!(without_usage(&shorter), shorter);
+        assert_eq!(without_usage("GEOGCRS[["), "GEOGCRS[[");
+    }
 
     #[test]
     fn code_and_unit_are_those_of_the_root() {

@@ -13,7 +13,7 @@
 
 use super::Image;
 use crate::export::metadata::gdal::{Band, Tag};
-use crate::export::metadata::wkt::System;
+use crate::export::metadata::wkt::{System, without_usage};
 use crate::export::raster::Placed;
 
 /// The values of these tags; empty where there is no such tag.
@@ -104,7 +104,8 @@ fn keys(wkt: &str, is_point: bool, has_epoch: bool) -> (Vec<u16>, String) {
     const TEXTS: u16 = 34737;
     const USER_DEFINED: u16 = 32767;
     let raster = [RASTER, 0, 1, if is_point { 2 } else { 1 }];
-    let mut text = format!("ESRI PE String = {wkt}|");
+    // GDAL reads 2,400 bytes.
+    let mut text = format!("ESRI PE String = {}|", without_usage(wkt));
     let heights = System::heights(wkt);
     let system = System::root(wkt).or_else(|| heights.and_then(|_| System::horizontal(wkt)));
     let code = system.and_then(|system| Some((system.is_projected, system.code?)));
