@@ -80,7 +80,9 @@ impl Picture {
             return Err(Error::not_found(reason));
         }
         let attribute = &view.fields()[field];
-        let together = if image.planar { 1 } else { image.samples };
+        // Both parts of a complex number are shown.
+        let parts = if image.is_complex() { 2 } else { 1 };
+        let together = parts * if image.planar { 1 } else { image.samples };
         let cells = u128::from(image.width) * u128::from(image.height);
         let planes = if image.planar && image.rgb { 3 } else { 1 };
         let values = cells * u128::from(together) * planes;
@@ -97,7 +99,7 @@ impl Picture {
             missing: image.missing,
             width: image.width,
             height: image.height,
-            bands: if image.rgb { 1 } else { image.samples },
+            bands: if image.rgb { 1 } else { parts * image.samples },
             together,
             colour: image.rgb,
             step: image.width.max(image.height).div_ceil(MAX_SIDE),
@@ -131,8 +133,7 @@ impl Picture {
         let planes: Vec<(u64, Vec<(usize, u64)>)> = match (self.colour, self.together) {
             (true, 1) => (0..3).map(|plane| (plane, vec![(plane as usize, 0)])).collect(),
             (true, _) => vec![(0, vec![(0, 0), (1, 1), (2, 2)])],
-            (false, 1) => vec![(band, vec![(0, 0)])],
-            (false, _) => vec![(0, vec![(0, band)])],
+            (false, together) => vec![(band / together, vec![(0, band % together)])],
         };
         let channels = if self.colour { 3 } else { 1 };
         let size = attribute.datatype.size() as u64;

@@ -7,9 +7,10 @@
 use super::metadata::Metadata;
 use super::metadata::gdal::{self, Axes, Band, MAX_BANDS, Raster, Tag};
 use crate::error::Result;
+use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::range::Rect;
 use crate::format::scalar::Scalar;
-use crate::query::{DimRange, View};
+use crate::query::{DimRange, Field, View};
 use std::sync::Arc;
 
 /// The attribute that holds the values of GDAL's rasters, or begins the names of those that hold a band each.
@@ -79,6 +80,18 @@ pub(super) fn sizes(metadata: &Metadata, view: &View) -> Option<[(usize, u64); 2
 fn of<'m>(metadata: &'m Metadata, view: &View) -> Option<(&'m Raster, Axes)> {
     let raster = metadata.raster.as_ref().filter(|_| view.is_dense())?;
     Some((raster, Axes::of(view.fields())?))
+}
+
+/// Whether a field of a view has complex numbers: GDAL keeps both parts of one in a cell. Reads files of
+/// metadata, unless the schema tells.
+pub(super) fn is_complex(view: &View, field: &Field) -> Result<bool> {
+    use Datatype::{Float32, Float64, Int16, Int32};
+    let has_parts = field.cell_val_num == CellValNum::Fixed(2)
+        && matches!(field.datatype, Int16 | Int32 | Float32 | Float64);
+    if !has_parts || Axes::of(view.fields()).is_none() {
+        return Ok(false);
+    }
+    Ok(Metadata::or_none(view)?.raster.is_some())
 }
 
 /// A coordinate, which is UINT64.

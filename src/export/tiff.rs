@@ -27,7 +27,8 @@
 //! 192  01 00 02 00 03 00 04 00 05 00 06 00   values
 //! ```
 //!
-//! Dates and times are the stored integers. Null cells hold the no-data value (GDAL_NODATA), which is that of
+//! Complex numbers, of which GDAL keeps both parts in a cell, are one sample each (339 = 5 or 6). Dates and
+//! times are the stored integers. Null cells hold the no-data value (GDAL_NODATA), which is that of
 //! the metadata or, where the rule for `_FillValue` allows it, the attribute's fill. What GDAL tells of a
 //! raster that it wrote is in [`geo`].
 //!
@@ -65,6 +66,9 @@ const MAX_STRIPS: u64 = 1 << 16;
 
 /// The most samples of a pixel, and so the most bands: TIFF counts them in 16 bits.
 const MAX_SAMPLES: u64 = u16::MAX as u64;
+
+/// The sample format of complex numbers less that of their parts: 5 of integers, 6 of floats.
+const COMPLEX: u64 = 3;
 
 /// More bytes than header, directories and tables of any file take.
 const MAX_HEAD: u128 = 1 << 40;
@@ -192,7 +196,8 @@ pub(super) fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>
                 return Err(Error::internal("an image of cells of any length"));
             };
             let bands = fields.flat_map(|field| placed.bands(&view, field));
-            let bands = bands.flat_map(|band| std::iter::repeat_n(band, values as usize));
+            let values = if image.is_complex() { 1 } else { values as usize };
+            let bands = bands.flat_map(|band| std::iter::repeat_n(band, values));
             let bands: Vec<Option<&Band>> = bands.collect();
             image.geo = Geo::new(&placed, &bands, &image);
             image.rgb &= are_colours(&bands);
@@ -304,7 +309,7 @@ pub(super) struct Image {
     pub(super) samples: u64,
     /// Whether each sample is a plane of its own; otherwise the samples of a pixel are together.
     pub(super) planar: bool,
-    /// Bits of a value.
+    /// Bits of a value, which may be complex.
     bits: u64,
     /// The kind of number, a TIFF sample format.
     format: u64,
@@ -353,6 +358,10 @@ pub(super) fn describe(
     };
     let bits = attribute.datatype.size() as u64 * 8;
     let colours = attribute.datatype.kind() == Kind::Unsigned && bits <= 16;
+    let (values, bits, format) = match raster::is_complex(view, attribute)? {
+        true => (1, 2 * bits, format + COMPLEX),
+        false => (values, bits, format),
+    };
     let alike = |other: &Field| other.form() == attribute.form() && values == 1;
     if fields.len() > 1 && !fields.clone().all(|other| alike(&view.fields()[other])) {
         return reason("the attributes differ in type");
@@ -460,6 +469,11 @@ enum Values {
 }
 
 impl Image {
+    /// Whether values are complex numbers.
+    pub(super) fn is_complex(&self) -> bool {
+        self.format > COMPLEX
+    }
+
     /// The number of planes, which follow each other.
     fn planes(&self) -> u64 {
         if self.planar { self.samples } else { 1 }

@@ -745,6 +745,11 @@ def write_bares(folder):
     write_bare(f"{folder}/rotated_pole", [cells], f"<SRS>{wkt}</SRS><GeoTransform>-10,1,0,5,0,-1</GeoTransform>")
     bands = "".join(f"<PAMRasterBand band='{band}'><Description>band {band}</Description><Scale>{band + 1}</Scale></PAMRasterBand>" for band in (1, 2))
     write_bare(f"{folder}/complex", [cells + 1j, 2 * cells - 1j], bands, ("TDB_VALUES_1", "TDB_VALUES_2"), np.complex64)
+    dims = [tiledb.Dim(name, domain=domain, tile=1, dtype=np.uint64) for name, domain in (("BANDS", (1, 2)), ("Y", (0, 39)), ("X", (0, 49)))]
+    tiledb.Array.create(f"{folder}/complex_bands", tiledb.ArraySchema(tiledb.Domain(*dims), [tiledb.Attr("TDB_VALUES", dtype=np.complex128)]))
+    with tiledb.open(f"{folder}/complex_bands", "w") as array:
+        array[:] = np.stack([cells + 1j, 2 * cells - 1j]).astype(np.complex128)
+    Lib().put_metadata(f"{folder}/complex_bands", [("_gdal", "UINT8", f"<PAMDataset>{bands}</PAMDataset>".encode())])
 
 
 def compare_bares(checks, point):
@@ -756,9 +761,16 @@ def compare_bares(checks, point):
     for dataset in xarray.open_dataset(point / "rotated_pole/data/array.nc"), xarray.open_zarr(point / "rotated_pole/data/array.zarr"):
         told = {name: (dataset[name].attrs["standard_name"], dataset[name].attrs["units"]) for name in ("X", "Y")}
         checks.equal("a rotated pole: coordinates", told, {"X": ("grid_longitude", "degrees"), "Y": ("grid_latitude", "degrees")})
-    for band in (1, 2):
-        with rasterio.open(point / f"complex/data/raster/TDB_VALUES_{band}.tif") as file:
-            checks.equal(f"complex numbers: scales of {band}", (file.scales, file.descriptions), ((band + 1,) * 2, (f"band {band}",) * 2))
+    values = np.arange(2000).reshape(40, 50)
+    want = np.stack([values + 1j, 2 * values - 1j])
+    for name, of in ("complex", "complex64"), ("complex_bands", "complex128"):
+        with rasterio.open(point / name / "data/raster/TDB_VALUES.tif") as file:
+            checks.equal(f"{name}: values", (file.dtypes, np.array_equal(file.read(), want)), ((of,) * 2, True))
+            checks.equal(f"{name}: scales", (file.scales, file.descriptions), ((2, 3), ("band 1", "band 2")))
+        file = tifffile.imread(point / name / "data/raster/TDB_VALUES.tif")
+        checks.equal(f"{name}: tifffile", np.array_equal(file, want), True)
+    with rasterio.open(point / "complex/data/raster/TDB_VALUES_2.tif") as file:
+        checks.equal("complex numbers: the second band", (np.array_equal(file.read(), want[1:]), file.scales), (True, (3,)))
 
 
 def write_few(folder):

@@ -1,5 +1,5 @@
 use super::*;
-use crate::export::tests::{OneTile, array_of_a, raster, write_metadata};
+use crate::export::tests::{OneTile, array_of_a, raster, write_metadata, write_raster};
 use crate::query::testing::open;
 use crate::storage::MemoryStorage;
 
@@ -316,6 +316,39 @@ fn bands_that_gdal_calls_otherwise_are_no_colour() {
     let [none, red, grey, alpha] = [&none, &red, &grey, &alpha].map(Option::as_ref);
     assert!(are_colours(&[None, None, None]) && are_colours(&[red, none, None, alpha]));
     assert!(!are_colours(&[grey, None, None, None]) && !are_colours(&[None, red, None]));
+}
+
+#[test]
+fn complex_numbers_of_gdal_are_one_sample() {
+    for (datatype, bits, format) in [(Datatype::Int16, 32, 5), (Datatype::Float64, 128, 6)] {
+        let mut storage = MemoryStorage::default();
+        let array = OneTile {
+            dimensions: &[("BANDS", 2), ("Y", 3), ("X", 4)],
+            attributes: &[("a", datatype, 2, false)],
+        };
+        array.create(&mut storage, 1);
+        array.write(&mut storage, 1);
+        let plain = View::new(open(&storage).0, None, None).unwrap();
+        let reason = absent(&plain, 3..4).unwrap().unwrap();
+        assert!(reason.contains("several values"), "{reason}");
+        write_raster(&mut storage, [3, 2], false);
+        let view = Arc::new(View::new(open(&storage).0, None, None).unwrap());
+        assert_eq!(absent(&view, 3..4).unwrap(), None);
+        let layout = layout(&view, 3..4).unwrap();
+        let file = Output::of(|out| layout.read(0..layout.len(), out)).unwrap();
+        let tags = [256, 257, 258, 277, 279, 339].map(|wanted| tag(&file, wanted).unwrap());
+        let band = 3 * 2 * bits / 8;
+        let expected = [
+            vec![3],
+            vec![2],
+            vec![bits; 2],
+            vec![2],
+            vec![band; 2],
+            vec![format; 2],
+        ];
+        assert_eq!(tags, expected);
+        assert_eq!(file.len() as u64, tag(&file, 273).unwrap()[1] + band);
+    }
 }
 
 #[test]
