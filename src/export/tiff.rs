@@ -199,8 +199,8 @@ pub(super) fn whole(view: &Arc<View>, fields: Range<usize>) -> Result<(Arc<View>
             let values = if image.is_complex() { 1 } else { values as usize };
             let bands = bands.flat_map(|band| std::iter::repeat_n(band, values));
             let bands: Vec<Option<&Band>> = bands.collect();
-            image.geo = Geo::new(&placed, &bands, &image);
             image.rgb &= are_colours(&bands);
+            image.geo = Geo::new(&placed, &bands, &image);
             // A file has one value.
             let of_bands = bands.iter().flatten().filter_map(|band| band.nodata);
             let given = grid::given_fill(attribute).and_then(|fill| Scalar::read(attribute.datatype, &fill));

@@ -750,6 +750,23 @@ def write_bares(folder):
     with tiledb.open(f"{folder}/complex_bands", "w") as array:
         array[:] = np.stack([cells + 1j, 2 * cells - 1j]).astype(np.complex128)
     Lib().put_metadata(f"{folder}/complex_bands", [("_gdal", "UINT8", f"<PAMDataset>{bands}</PAMDataset>".encode())])
+    for name, (of, colours) in INTERPRETED.items():
+        told = "".join(f"<PAMRasterBand band='{band + 1}'><ColorInterp>{colour}</ColorInterp></PAMRasterBand>" for band, colour in enumerate(colours))
+        write_bare(f"{folder}/{name}", [cells % 7] * len(colours), told, [f"TDB_VALUES_{band + 1}" for band in range(len(colours))], of)
+
+
+# Type, and what GDAL calls the bands.
+INTERPRETED = {"alpha": ("u1", ("Gray", "Alpha")), "reversed": ("f4", ("Blue", "Green", "Red", "Alpha")), "three": ("u2", ("Red", "Green", "Blue"))}
+
+
+def compare_interpreted(checks, point):
+    """Bands are of the colour that GDAL calls them; one that is alpha hides pixels."""
+    for name, (of, colours) in INTERPRETED.items():
+        with rasterio.open(point / name / "data/raster/TDB_VALUES.tif") as file:
+            # GDAL takes no floats for alpha.
+            hidden = (np.arange(2000) % 7 == 0).sum() if "Alpha" in colours and of != "f4" else 0
+            checks.equal(f"{name}: colours of bands", ([one.name for one in file.colorinterp], file.dtypes[0]), ([colour.lower() for colour in colours], np.dtype(of).name))
+            checks.equal(f"{name}: hidden pixels", int((file.read_masks(1) == 0).sum()), int(hidden))
 
 
 def compare_bares(checks, point):
@@ -921,6 +938,7 @@ def main():
             compare_colours(checks, point)
             compare_few(checks, point)
             compare_long(checks, point)
+            compare_interpreted(checks, point)
             compare_nulls(checks, point, *nulls)
             compare_told(checks, point)
             multidimensional(checks, point / "multidimensional/data")

@@ -37,7 +37,9 @@ impl Geo {
     pub(super) fn new(placed: &Placed<'_>, bands: &[Option<&Band>], image: &Image) -> Geo {
         let raster = placed.raster;
         let mut geo = Geo {
-            metadata: metadata(&placed.tags(), raster.crs.is_some(), bands, |tag| placed.has(tag)),
+            metadata: metadata(&placed.tags(), raster.crs.is_some(), bands, image.rgb, |tag| {
+                placed.has(tag)
+            }),
             ..Geo::default()
         };
         let is_point =
@@ -130,8 +132,15 @@ fn keys(wkt: &str, is_point: bool, has_epoch: bool) -> (Vec<u16>, String) {
 }
 
 /// GDAL's metadata: tags of the raster, then those of each sample that the image `has`; empty if there are
-/// none. Of the tags that keys repeat, none.
-fn metadata(tags: &[Tag], has_keys: bool, bands: &[Option<&Band>], has: impl Fn(&Tag) -> bool) -> String {
+/// none. Of the tags that keys repeat, none. What samples are of a colour is told where it is not what they
+/// are by their order in an image that is `rgb` or not.
+fn metadata(
+    tags: &[Tag],
+    has_keys: bool,
+    bands: &[Option<&Band>],
+    rgb: bool,
+    has: impl Fn(&Tag) -> bool,
+) -> String {
     let mut items = String::new();
     let mut item = |name: &str, rest: &str, text: &str| {
         items += &format!(
@@ -158,6 +167,15 @@ fn metadata(tags: &[Tag], has_keys: bool, bands: &[Option<&Band>], has: impl Fn(
         }
         if let Some(text) = &band.description {
             item("DESCRIPTION", &of("description"), text);
+        }
+        let by_order = if sample == 0 { "Gray" } else { "Undefined" };
+        // Palettes have a tag of their own.
+        let colour = band
+            .colour
+            .as_deref()
+            .filter(|colour| !rgb && ![by_order, "Palette"].contains(colour));
+        if let Some(text) = colour {
+            item("COLORINTERP", &of("colorinterp"), text);
         }
         if let Some(offset) = band.offset {
             item("OFFSET", &of("offset"), &offset.to_string());
@@ -247,8 +265,30 @@ mod tests {
                       <Item name=\"k\" domain=\"RPC\"></Item>\n  \
                       <Item name=\"SCALE\" sample=\"1\" role=\"scale\">0.5</Item>\n  \
                       <Item name=\"UNITTYPE\" sample=\"1\" role=\"unittype\">m</Item>\n</GDALMetadata>\n";
-        assert_eq!(metadata(&tags, true, &[None, Some(&band)], |_| true), wanted);
-        assert_eq!(metadata(&tags[1..2], true, &[], |_| true), "");
+        assert_eq!(
+            metadata(&tags, true, &[None, Some(&band)], false, |_| true),
+            wanted
+        );
+        assert_eq!(metadata(&tags[1..2], true, &[], false, |_| true), "");
+    }
+
+    #[test]
+    fn colours_are_told_that_differ_from_the_order() {
+        let of = |colours: &[&str], rgb| {
+            let band = |colour: &&str| Band {
+                colour: Some((*colour).to_owned()),
+                ..Band::default()
+            };
+            let bands: Vec<Band> = colours.iter().map(band).collect();
+            let bands: Vec<_> = bands.iter().map(Some).collect();
+            metadata(&[], false, &bands, rgb, |_| true)
+        };
+        let told = of(&["Gray", "Alpha", "Undefined"], false);
+        let item = "  <Item name=\"COLORINTERP\" sample=\"1\" role=\"colorinterp\">Alpha</Item>\n";
+        assert_eq!(told, format!("<GDALMetadata>\n{item}</GDALMetadata>\n"));
+        assert_eq!(of(&["Blue", "Green", "Red"], false).matches("<Item").count(), 3);
+        assert_eq!(of(&["Red", "Green", "Blue", "Alpha"], true), "");
+        assert_eq!(of(&["Palette"], false), "");
     }
 
     #[test]
