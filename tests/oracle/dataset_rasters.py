@@ -753,10 +753,17 @@ def write_bares(folder):
     for name, (of, colours) in INTERPRETED.items():
         told = "".join(f"<PAMRasterBand band='{band + 1}'><ColorInterp>{colour}</ColorInterp></PAMRasterBand>" for band, colour in enumerate(colours))
         write_bare(f"{folder}/{name}", [cells % 7] * len(colours), told, [f"TDB_VALUES_{band + 1}" for band in range(len(colours))], of)
+    points = "".join(f"<GCP Id='{number}' Info='' Pixel='{column}' Line='{row}' X='{x}' Y='{y}' Z='{z}'/>" for number, (column, row, x, y, z) in enumerate(POINTS))
+    wkt = escape(rasterio.crs.CRS.from_epsg(4326).to_wkt(), {'"': "&quot;"})
+    for name, kind in ("points", "Area"), ("points_of_pixels", "Point"):
+        told = f"<Metadata><MDI key='AREA_OR_POINT'>{kind}</MDI></Metadata>"
+        write_bare(f"{folder}/{name}", [cells], f'{told}<GCPList Projection="{wkt}">{points}</GCPList>')
 
 
 # Type, and what GDAL calls the bands.
 INTERPRETED = {"alpha": ("u1", ("Gray", "Alpha")), "reversed": ("f4", ("Blue", "Green", "Red", "Alpha")), "three": ("u2", ("Red", "Green", "Blue"))}
+# Column, row, and place.
+POINTS = [(0.5, 0.5, 10.25, 50.5, 100.0), (49.5, 0.5, 11.0, 50.25, 0.0), (0.5, 39.5, 10.0, 49.5, -3.5), (20.25, 30.75, 10.5, 49.75, 7.0)]
 
 
 def compare_interpreted(checks, point):
@@ -767,6 +774,19 @@ def compare_interpreted(checks, point):
             hidden = (np.arange(2000) % 7 == 0).sum() if "Alpha" in colours and of != "f4" else 0
             checks.equal(f"{name}: colours of bands", ([one.name for one in file.colorinterp], file.dtypes[0]), ([colour.lower() for colour in colours], np.dtype(of).name))
             checks.equal(f"{name}: hidden pixels", int((file.read_masks(1) == 0).sum()), int(hidden))
+
+
+def compare_points(checks, point):
+    """Ground control points are those of the source; in parts they count from the first pixel."""
+    for name in "points", "points_of_pixels":
+        for part, column, row in ("", 0, 0), ("subarray/5..39,10..29", 10, 5):
+            with rasterio.open(point / name / "data" / part / "raster/TDB_VALUES.tif") as file:
+                points, crs = file.gcps
+                got = [(one.col, one.row, one.x, one.y, one.z) for one in points]
+                checks.equal(f"{name} {part}", (got, crs, file.crs, file.transform), ([(c - column, r - row, *rest) for c, r, *rest in POINTS], rasterio.crs.CRS.from_epsg(4326), None, Affine.identity()))
+                checks.equal(f"{name} {part}: areas", file.tags()["AREA_OR_POINT"], "Area" if name == "points" else "Point")
+        left_out = json.loads((point / name / "data/view.json").read_text())["left_out"]
+        checks.equal(f"{name}: left out", [one["reason"] for one in left_out], ["images alone tell ground control points"])
 
 
 def compare_bares(checks, point):
@@ -939,6 +959,7 @@ def main():
             compare_few(checks, point)
             compare_long(checks, point)
             compare_interpreted(checks, point)
+            compare_points(checks, point)
             compare_nulls(checks, point, *nulls)
             compare_told(checks, point)
             multidimensional(checks, point / "multidimensional/data")

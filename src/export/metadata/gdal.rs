@@ -101,6 +101,11 @@ pub struct Raster {
     /// Where the upper left corner of the pixel in column x and row y is: `[0] + x [1] + y [2]`,
     /// `[3] + x [4] + y [5]`.
     pub transform: Option<[f64; 6]>,
+    /// Ground control points, if there is no such transform: column and row, and their place in three
+    /// numbers.
+    pub points: Vec<[f64; 5]>,
+    /// The coordinate reference system of these places as WKT.
+    pub crs_of_points: Option<String>,
     /// The number of columns and of rows. Arrays are padded to whole blocks.
     pub size: Option<(u64, u64)>,
     /// Tags of the raster.
@@ -211,7 +216,8 @@ impl Raster {
             let texts = text(&band.description) + text(&band.unit) + text(&band.colour);
             2 * PAIR_MEMORY + texts + 3 * band.palette.len() + tags(&band.tags)
         });
-        PAIR_MEMORY + text(&self.crs) + tags(&self.tags) + bands.sum::<usize>()
+        let points = text(&self.crs_of_points) + size_of_val(&*self.points);
+        PAIR_MEMORY + text(&self.crs) + points + tags(&self.tags) + bands.sum::<usize>()
     }
 
     /// What the value of `_gdal` says; None if it cannot be read. Appends what is malformed to `left_out`.
@@ -243,6 +249,18 @@ impl Raster {
             left_out,
         };
         reader.raster(&root);
+        let raster = &mut reader.raster;
+        if !raster.points.is_empty() {
+            // Images have one of both.
+            let reason = match raster.transform {
+                Some(_) => "ground control points are not shown beside a GeoTransform",
+                None => "images alone tell ground control points",
+            };
+            if raster.transform.is_some() {
+                raster.points.clear();
+            }
+            reader.leave_out(reason);
+        }
         Some(reader.raster)
     }
 }
@@ -310,6 +328,41 @@ impl Reading<'_> {
         integer.or_else(|| self.number(element).map(Scalar::Float64))
     }
 
+    /// Ground control points.
+    fn points(&mut self, element: &Element) {
+        let points = element.children.iter().filter(|point| point.name == "GCP");
+        let points = points.map(|point| {
+            let number = |name| {
+                let number = point.attribute(name)?.trim().parse().ok();
+                number.filter(|number: &f64| number.is_finite())
+            };
+            let height = if point.attribute("Z").is_some() {
+                number("Z")
+            } else {
+                Some(0.0)
+            };
+            Some([
+                number("Pixel")?,
+                number("Line")?,
+                number("X")?,
+                number("Y")?,
+                height?,
+            ])
+        });
+        let system = element.attribute("Projection").map(str::trim);
+        match points.collect() {
+            Some(_) if system.is_some_and(|system| system.len() > MAX_ATTRIBUTE) => {
+                self.leave_out("the reference system has more bytes than attributes hold");
+            }
+            Some(points) => {
+                self.raster.points = points;
+                let system = system.filter(|system| !system.is_empty());
+                self.raster.crs_of_points = system.map(str::to_owned);
+            }
+            None => self.leave_out("a ground control point is not four or five numbers"),
+        }
+    }
+
     fn raster(&mut self, root: &Element) {
         for element in &root.children {
             match &*element.name {
@@ -325,7 +378,7 @@ impl Reading<'_> {
                     Some(transform) => self.raster.transform = Some(transform),
                     None => self.leave_out("GeoTransform is not six numbers that tell all pixels apart"),
                 },
-                "GCPList" => self.leave_out("ground control points are not shown"),
+                "GCPList" => self.points(element),
                 "Metadata" => match element.attribute("domain") {
                     Some("IMAGE_STRUCTURE") => self.structure(element),
                     _ if element.attribute("format").is_some() => self.leave_out(OF_DOCUMENTS),
@@ -359,6 +412,9 @@ impl Reading<'_> {
             (all.crs, all.epoch) = (own.crs, own.epoch);
         }
         all.transform = all.transform.or(own.transform);
+        if all.points.is_empty() {
+            (all.points, all.crs_of_points) = (own.points, own.crs_of_points);
+        }
         all.size = all.size.or(own.size);
         if !own.tags.is_empty() || !own.bands.is_empty() {
             self.leave_out("tags and bands of subdatasets are not shown");

@@ -3,7 +3,7 @@
 //! | tag | what |
 //! |---|---|
 //! | 320 | the palette: all reds, all greens, all blues, in 16 bits |
-//! | 33550, 33922 | pixel sizes, and the place of a pixel, where north is up |
+//! | 33550, 33922 | pixel sizes, and the place of a pixel, where north is up; 33922 alone: the places of ground control points |
 //! | 34264 | otherwise the matrix from pixels to places |
 //! | 34735, 34736, 34737 | the keys of the coordinate reference system, their number and their text |
 //! | 42112 | GDAL's metadata, as XML in which texts are escaped twice |
@@ -36,15 +36,20 @@ impl Geo {
     /// The tags of an image whose samples are these bands.
     pub(super) fn new(placed: &Placed<'_>, bands: &[Option<&Band>], image: &Image) -> Geo {
         let raster = placed.raster;
+        let of_points = raster
+            .crs_of_points
+            .as_ref()
+            .filter(|_| !raster.points.is_empty());
+        let crs = raster.crs.as_ref().or(of_points);
         let mut geo = Geo {
-            metadata: metadata(&placed.tags(), raster.crs.is_some(), bands, image.rgb, |tag| {
+            metadata: metadata(&placed.tags(), crs.is_some(), bands, image.rgb, |tag| {
                 placed.has(tag)
             }),
             ..Geo::default()
         };
         let is_point =
             |(domain, key, text): &Tag| domain.is_empty() && key == AREA_OR_POINT && text == "Point";
-        let is_point = raster.crs.is_some() && raster.tags.iter().any(is_point);
+        let is_point = crs.is_some() && raster.tags.iter().any(is_point);
         if let Some([x, xx, xy, y, yx, yy]) = placed.transform {
             // A point is the centre of its pixel.
             let (x, y) = match is_point {
@@ -60,7 +65,12 @@ impl Geo {
                 ];
             }
         }
-        if let Some(wkt) = &raster.crs {
+        let first = |axis| placed.first(axis) as f64 + if is_point { 0.5 } else { 0.0 };
+        let (column, row) = (first(placed.axes.x), first(placed.axes.y));
+        let points = raster.points.iter();
+        geo.tie
+            .extend(points.flat_map(|[x, y, place @ ..]| [[x - column, y - row, 0.0], *place].concat()));
+        if let Some(wkt) = crs {
             geo.numbers = raster.epoch.into_iter().collect();
             (geo.keys, geo.text) = keys(wkt, is_point, raster.epoch.is_some());
         }

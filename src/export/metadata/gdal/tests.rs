@@ -160,13 +160,41 @@ fn integers_that_floats_lack_are_kept() {
 }
 
 #[test]
+fn ground_control_points_are_told_where_no_transform_is() {
+    let list = r#"<GCPList Projection="GEOGCS[&quot;a&quot;]"><GCP Id="1" Pixel="0.5" Line="2" X="1.0E+01" Y="-3"/>
+        <GCP Pixel="7" Line="2" X="4" Y="5" Z="6"/></GCPList>"#;
+    let (raster, left_out) = read(&format!("<PAMDataset>{list}</PAMDataset>"));
+    let raster = raster.unwrap();
+    assert_eq!(
+        raster.points,
+        [[0.5, 2.0, 10.0, -3.0, 0.0], [7.0, 2.0, 4.0, 5.0, 6.0]]
+    );
+    assert_eq!(raster.crs_of_points.as_deref(), Some(r#"GEOGCS["a"]"#));
+    assert_eq!(
+        (raster.crs, &*left_out),
+        (None, &["images alone tell ground control points"][..])
+    );
+    let (raster, left_out) = read(&format!(
+        "<PAMDataset>{list}<GeoTransform>1,1,0,1,0,1</GeoTransform></PAMDataset>"
+    ));
+    assert_eq!(raster.unwrap().points, Vec::<[f64; 5]>::new());
+    assert_eq!(
+        left_out,
+        ["ground control points are not shown beside a GeoTransform"]
+    );
+}
+
+#[test]
 fn what_is_malformed_is_left_out_and_the_rest_is_kept() {
     let cases = [
         ("<GeoTransform>1,2,3</GeoTransform>", "six numbers"),
         ("<GeoTransform>1,2,3,4,5,x</GeoTransform>", "six numbers"),
         ("<GeoTransform>0,0,0,0,0,0</GeoTransform>", "six numbers"),
         ("<GeoTransform>0,nan,0,0,0,1</GeoTransform>", "six numbers"),
-        ("<GCPList/>", "control points"),
+        (
+            "<GCPList><GCP Pixel='1' Line='2' X='3'/></GCPList>",
+            "control point",
+        ),
         (
             r#"<Metadata domain="IMAGE_STRUCTURE"><MDI key="X_SIZE">0</MDI></Metadata>"#,
             "two lengths",
