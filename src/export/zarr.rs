@@ -334,6 +334,8 @@ fn finite(datatype: Datatype, bytes: &[u8]) -> Option<Value> {
 pub(super) fn attribute(value: &Value) -> Json {
     match value {
         Value::Text(text) => text.clone().into(),
+        // Tables have characters, which Zarr lacks.
+        Value::Numbers(Datatype::Char, bytes) => String::from_utf8_lossy(bytes).into(),
         Value::Numbers(datatype, bytes) => {
             let numbers = bytes.chunks_exact(datatype.size());
             let mut numbers: Vec<Json> = numbers.map(|value| number(*datatype, value)).collect();

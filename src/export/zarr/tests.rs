@@ -17,6 +17,8 @@ fn numbers_are_as_zarr_and_xarray_write_them() {
         json!("AAAAAAAA8D8=")
     );
     assert_eq!(encoded(Datatype::Int16, &[0, 0x80]), json!(-32768));
+    let character = Value::Numbers(Datatype::Char, b"-".to_vec());
+    assert_eq!(attribute(&character), json!("-"));
 }
 
 #[test]
