@@ -23,8 +23,9 @@ fn group(group: &Group) -> Result<[(String, Json); 4]> {
             "dimensions": dimensions.map(|number| group.dimensions[*number].0.clone()).collect::<Json>(),
         })
     });
-    let unplaced = group.unplaced();
-    let left_out = group.left_out.iter().chain(&unplaced).map(|(what, reason)| {
+    let (unplaced, described) = (group.unplaced(), group.described_dimensions()?);
+    let left_out = group.left_out.iter().chain(&unplaced).chain(&described);
+    let left_out = left_out.map(|(what, reason)| {
         object!({
             "what": what.clone(),
             "reason": reason.clone(),

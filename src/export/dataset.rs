@@ -22,7 +22,7 @@ mod tests;
 use super::chunks::{Chunks, Extent, MAX_LISTED_CHUNKS, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Ground, Naming, VariableKind};
-use super::hdf5::MAX_RANK;
+use super::hdf5::{MAX_RANK, Messages};
 use super::joined::{self, Joined, Source as _, SourceArray};
 use super::metadata::gdal::Axes;
 use super::metadata::{GroupMetadata, Metadata};
@@ -404,6 +404,14 @@ impl Group {
                     found.push(member);
                 }
                 Err(reason) => group.left_out.push((shown(name), reason)),
+            }
+        }
+        let attributes = &group.metadata.attributes;
+        let named = grid::of_pairs(attributes, Naming::NetCdf);
+        for ((key, _), (name, value)) in attributes.iter().zip(&named) {
+            if !Messages::fits(name, value) {
+                let reason = "dataset.nc: HDF5 has no room for such a long attribute";
+                group.left_out.push((shown(key), reason.to_owned()));
             }
         }
         group.join(found, lengths)?;
@@ -789,6 +797,24 @@ impl Group {
         apart
             .map(|(_, (name, _))| (name.clone(), reason.to_owned()))
             .collect()
+    }
+
+    /// The dimensions of arrays to which the metadata give attributes, and why no variable has these.
+    pub fn described_dimensions(&self) -> Result<Vec<(String, String)>> {
+        let mut out = Vec::new();
+        for (number, member) in self.members.iter().enumerate() {
+            let metadata = Metadata::or_none(&member.view())?;
+            let mut variables = self.variables.iter();
+            let array = variables.find(|variable| variable.member == number);
+            let array = &array.expect("a member has variables").array;
+            let dimensions = member.schema.dimensions.iter().zip(&metadata.fields);
+            for (dimension, _) in dimensions.filter(|(_, attributes)| !attributes.is_empty()) {
+                let what = format!("{}/__tiledb_dim.{}", shown(array), shown(&dimension.name));
+                let reason = "attributes of dimensions are shown by the array's own exports alone";
+                out.push((what, reason.to_owned()));
+            }
+        }
+        Ok(out)
     }
 
     /// The coordinates of rasters along dimensions of these names, where all members with the dimension have

@@ -124,6 +124,45 @@ fn labels_of_dimensions_are_left_out_with_a_reason() {
 }
 
 #[test]
+fn attributes_of_dimensions_are_left_out_with_a_reason() {
+    let mut storage = written(&OneTile {
+        dimensions: &[("x", 4), ("y", 2)],
+        attributes: &[("v", Datatype::Int32, 1, false)],
+    });
+    let pairs: [(&str, _, &[u8]); 2] = [
+        ("__tiledb_dim.x.units", Datatype::StringUtf8, b"m"),
+        ("__tiledb_attr.v.units", Datatype::StringUtf8, b"K"),
+    ];
+    write_metadata(&mut storage, &pairs);
+    let dataset = dataset(&[("a", storage)], &[]);
+    let described = dataset.root.described_dimensions().unwrap();
+    let described: Vec<&str> = described.iter().map(|(what, _)| &**what).collect();
+    assert_eq!(described, ["a/__tiledb_dim.x"]);
+}
+
+#[test]
+fn an_attribute_of_a_group_that_is_too_long_for_hdf5_is_left_out_with_a_reason() {
+    let array = written(&OneTile {
+        dimensions: &[("x", 4)],
+        attributes: &[("v", Datatype::Int32, 1, false)],
+    });
+    // What is around a text in a message of 65,535 bytes takes 23 bytes and its name.
+    for (length, is_told) in [(65_511, false), (65_512, true)] {
+        let mut group = MemoryStorage::default();
+        let text = vec![b'x'; length];
+        write_metadata(&mut group, &[("k", Datatype::StringUtf8, &text)]);
+        let dataset = dataset(&[("", group), ("a", array.clone())], &[]);
+        let left_out = &dataset.root.left_out;
+        assert_eq!(left_out.len(), usize::from(is_told), "{length}");
+        assert!(
+            left_out
+                .iter()
+                .all(|(what, why)| what == "k" && why.starts_with("dataset.nc: "))
+        );
+    }
+}
+
+#[test]
 fn damaged_metadata_make_another_version_that_does_not_stay() {
     let of = |damaged| {
         let mut storage = written(&OneTile {

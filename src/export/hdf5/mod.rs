@@ -138,6 +138,13 @@ impl Messages {
         self.attribute(name, &boolean_type(), None, &[u8::from(value)]);
     }
 
+    /// Whether an attribute of a grid fits into a message.
+    pub(super) fn fits(name: &str, value: &Value) -> bool {
+        let mut messages = Messages::default();
+        messages.value(name, value);
+        !messages.0.is_empty()
+    }
+
     /// Adds an attribute of a grid: text, a scalar, or several numbers.
     pub(super) fn value(&mut self, name: &str, value: &Value) {
         match value {
