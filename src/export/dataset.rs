@@ -6,7 +6,8 @@
 //! long as the smallest upper end of what its members have written; the key
 //! `__tiledb_array_fixed_dimensions.<member>` of the group names dimensions that are as long as their domain.
 //! Cells that a member has not written have the fill value. The only dimension of scalar variables,
-//! `__scalars`, is dropped. Groups in the group's directory are groups of the data set.
+//! `__scalars`, is dropped. Groups in the group's directory are groups of the data set. TileDB-CF before 0.9
+//! keeps the attributes of a group in the metadata of an array, `__tiledb_group`.
 //!
 //! Rasters that GDAL wrote end where GDAL says. `X` and `Y` get coordinates if all arrays along them are
 //! rasters at one place.
@@ -48,6 +49,9 @@ use std::sync::{Arc, OnceLock};
 
 /// The dimension of scalar variables.
 const SCALARS: &str = "__scalars";
+
+/// The array in which TileDB-CF before 0.9 keeps the attributes of a group.
+const GROUP_ATTRIBUTES: &[u8] = b"__tiledb_group";
 
 /// A member with this name and a number has several variables, whatever it is called.
 const COLLECTED: &[u8] = b"array";
@@ -368,8 +372,15 @@ fn unfit(field: &Field, axes: usize, naming: Naming) -> Option<String> {
 
 impl Group {
     fn new(source: &Source, lengths: Lengths) -> Result<(Kind, Group)> {
-        let metadata = GroupMetadata::of(&source.group)?;
+        let mut metadata = GroupMetadata::of(&source.group)?;
         let kind = Kind::told(metadata.dataset_type());
+        let mut arrays = source.arrays.iter();
+        if let Some((_, array)) = arrays.find(|(name, _)| name == GROUP_ATTRIBUTES)
+            && lengths == Lengths::Exact
+            && let Some(selection) = select(array)?
+        {
+            metadata.add(&View::of(selection.clone()))?;
+        }
         let mut group = Group {
             dimensions: Vec::new(),
             variables: Vec::new(),
@@ -389,6 +400,9 @@ impl Group {
         }
         let mut found: Vec<(Found, Vec<u64>)> = Vec::new();
         for (name, array) in &source.arrays {
+            if name == GROUP_ATTRIBUTES && select(array)?.is_some() {
+                continue;
+            }
             if kind == Kind::Raster && name != FULL_RESOLUTION {
                 let has_full = source.arrays.iter().any(|(name, _)| name == FULL_RESOLUTION);
                 let reason = match has_full {

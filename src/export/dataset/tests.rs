@@ -163,6 +163,39 @@ fn an_attribute_of_a_group_that_is_too_long_for_hdf5_is_left_out_with_a_reason()
 }
 
 #[test]
+fn attributes_of_a_group_that_old_releases_keep_in_an_array_are_those_of_the_data_set() {
+    let array = written(&OneTile {
+        dimensions: &[("x", 4)],
+        attributes: &[("v", Datatype::Int32, 1, false)],
+    });
+    let mut kept = MemoryStorage::default();
+    let of_group = OneTile {
+        dimensions: &[("dim", 1)],
+        attributes: &[("attr", Datatype::Int32, 1, false)],
+    };
+    of_group.create(&mut kept, 1);
+    let pairs: [(&str, _, &[u8]); 2] = [
+        ("title", Datatype::StringUtf8, b"old"),
+        ("_hidden", Datatype::StringUtf8, b"too"),
+    ];
+    write_metadata(&mut kept, &pairs);
+    let mut group = MemoryStorage::default();
+    write_metadata(&mut group, &[("title", Datatype::StringUtf8, b"new")]);
+    for (group, title) in [(MemoryStorage::default(), "old"), (group, "new")] {
+        let arrays = [
+            ("", group),
+            ("a", array.clone()),
+            ("__tiledb_group", kept.clone()),
+        ];
+        let dataset = dataset(&arrays, &[]);
+        let text = |key: &str, text: &str| (key.as_bytes().to_vec(), grid::Value::Text(text.to_owned()));
+        let wanted = [text("_hidden", "too"), text("title", title)];
+        assert_eq!(dataset.root.metadata.attributes, wanted);
+        assert_eq!(dataset.zarr().unwrap().names().collect::<Vec<_>>(), ["a"]);
+    }
+}
+
+#[test]
 fn damaged_metadata_make_another_version_that_does_not_stay() {
     let of = |damaged| {
         let mut storage = written(&OneTile {

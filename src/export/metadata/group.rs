@@ -2,11 +2,15 @@
 
 use super::{MAX_LEFT_OUT, MAX_VALUE, Metadata, OF_PROGRAMS, replayed, rules};
 use crate::catalog::group::{OpenGroup, group_metadata};
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::export::grid::Value;
+use crate::filter::EncryptionKey;
 use crate::names;
+use crate::query::View;
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A key that begins so names the dimensions of a member that are as long as their domain.
 pub(super) const FIXED: &[u8] = b"__tiledb_array_fixed_dimensions.";
@@ -39,7 +43,29 @@ impl GroupMetadata {
         let (engine, path) = (group.engine(), group.path());
         let files = group_metadata(engine, path)?;
         let key = engine.key_for(path);
-        let mut pairs = replayed(engine, files.iter().map(|file| &**file), key, is_shown)?;
+        let metadata = GroupMetadata::read(engine, files.iter().map(|file| &**file), key)?;
+        Ok(GroupMetadata { files, ..metadata })
+    }
+
+    /// Adds what an array keeps for the group and the group does not have itself.
+    pub fn add(&mut self, view: &View) -> Result<()> {
+        let (array, snapshot) = (view.array(), view.snapshot());
+        let files = snapshot.metadata().map(|file| &*file.path);
+        let kept = GroupMetadata::read(&array.engine, files, array.key.as_ref())?;
+        self.left_out.extend(kept.left_out);
+        let attributes = kept.attributes.into_iter().chain(self.attributes.drain(..));
+        let attributes: BTreeMap<Vec<u8>, Value> = attributes.collect();
+        self.attributes = attributes.into_iter().collect();
+        Ok(())
+    }
+
+    /// What is in metadata files, the oldest first.
+    fn read<'p>(
+        engine: &Arc<Engine>,
+        files: impl Iterator<Item = &'p Path>,
+        key: Option<&EncryptionKey>,
+    ) -> Result<GroupMetadata> {
+        let mut pairs = replayed(engine, files, key, is_shown)?;
         let (mut fixed, mut left_out) = (HashMap::new(), Vec::new());
         pairs.retain(|key, value| {
             let reason = match (key.strip_prefix(FIXED), &*value) {
@@ -71,7 +97,7 @@ impl GroupMetadata {
         Ok(GroupMetadata {
             attributes: attributes.into_iter().collect(),
             left_out,
-            files,
+            files: Vec::new(),
             fixed,
         })
     }
