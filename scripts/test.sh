@@ -62,15 +62,14 @@ record() {
 
 # run NAME COMMAND...: one stage. Its output is shown as it comes.
 run() {
-    local start=$SECONDS ok=0 before after
+    local start=$SECONDS ok=0 used
     stage=$1
     shift
     printf '\n'
     say "$stage"
-    processors before
-    "$@" 2>&1 | tee "$scratch/log" || ok=$?
-    processors after
-    record "$stage" "$ok" $((SECONDS - start)) $((after - before)) "$scratch/log"
+    # In a shell of its own: this one has others beside it.
+    { "$@" || ok=$?; processors used; echo "$used" >"$scratch/used"; exit "$ok"; } 2>&1 | tee "$scratch/log" || ok=$?
+    record "$stage" "$ok" $((SECONDS - start)) "$(cat "$scratch/used")" "$scratch/log"
     [ -n "$goes_on" ] || [ ! -s "$failures" ] || exit 1
 }
 
