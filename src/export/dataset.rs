@@ -374,10 +374,10 @@ impl Group {
     fn new(source: &Source, lengths: Lengths) -> Result<(Kind, Group)> {
         let mut metadata = GroupMetadata::of(&source.group)?;
         let kind = Kind::told(metadata.dataset_type());
-        let mut arrays = source.arrays.iter();
-        if let Some((_, array)) = arrays.find(|(name, _)| name == GROUP_ATTRIBUTES)
+        let of_group = source.arrays.iter().find(|(name, _)| name == GROUP_ATTRIBUTES);
+        let of_group = of_group.map(|(_, array)| select(array)).transpose()?.flatten();
+        if let Some(selection) = of_group
             && lengths == Lengths::Exact
-            && let Some(selection) = select(array)?
         {
             metadata.add(&View::of(selection.clone()))?;
         }
@@ -400,7 +400,7 @@ impl Group {
         }
         let mut found: Vec<(Found, Vec<u64>)> = Vec::new();
         for (name, array) in &source.arrays {
-            if name == GROUP_ATTRIBUTES && select(array)?.is_some() {
+            if name == GROUP_ATTRIBUTES && of_group.is_some() {
                 continue;
             }
             if kind == Kind::Raster && name != FULL_RESOLUTION {
@@ -420,12 +420,14 @@ impl Group {
                 Err(reason) => group.left_out.push((shown(name), reason)),
             }
         }
-        let attributes = &group.metadata.attributes;
-        let named = grid::of_pairs(attributes, Naming::NetCdf);
-        for ((key, _), (name, value)) in attributes.iter().zip(&named) {
-            if !Messages::fits(name, value) {
-                let reason = "dataset.nc: HDF5 has no room for such a long attribute";
-                group.left_out.push((shown(key), reason.to_owned()));
+        if lengths == Lengths::Exact {
+            let attributes = &group.metadata.attributes;
+            let named = grid::of_pairs(attributes, Naming::NetCdf);
+            for ((key, _), (name, value)) in attributes.iter().zip(&named) {
+                if !Messages::fits(name, value) {
+                    let reason = "dataset.nc: HDF5 has no room for such a long attribute";
+                    group.left_out.push((shown(key), reason.to_owned()));
+                }
             }
         }
         group.join(found, lengths)?;
@@ -816,11 +818,10 @@ impl Group {
     /// The dimensions of arrays to which the metadata give attributes, and why no variable has these.
     pub fn described_dimensions(&self) -> Result<Vec<(String, String)>> {
         let mut out = Vec::new();
-        for (number, member) in self.members.iter().enumerate() {
+        for variables in self.variables.chunk_by(|a, b| a.member == b.member) {
+            let Variable { array, member, .. } = &variables[0];
+            let member = &self.members[*member];
             let metadata = Metadata::or_none(&member.view())?;
-            let mut variables = self.variables.iter();
-            let array = variables.find(|variable| variable.member == number);
-            let array = &array.expect("a member has variables").array;
             let dimensions = member.schema.dimensions.iter().zip(&metadata.fields);
             for (dimension, _) in dimensions.filter(|(_, attributes)| !attributes.is_empty()) {
                 let what = format!("{}/__tiledb_dim.{}", shown(array), shown(&dimension.name));
