@@ -252,13 +252,12 @@ impl Raster {
         let raster = &mut reader.raster;
         if !raster.points.is_empty() {
             // Images have one of both.
-            let reason = match raster.transform {
-                Some(_) => "ground control points are not shown beside a GeoTransform",
-                None => "images alone tell ground control points",
-            };
-            if raster.transform.is_some() {
+            let reason = if raster.transform.is_some() {
                 raster.points.clear();
-            }
+                "ground control points are not shown beside a GeoTransform"
+            } else {
+                "images alone tell ground control points"
+            };
             reader.leave_out(reason);
         }
         Some(reader.raster)
