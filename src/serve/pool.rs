@@ -19,12 +19,7 @@ struct Job {
 /// A number of threads, and the jobs that wait for one, in their order. The threads end with the process.
 #[derive(Clone)]
 pub struct Pool {
-    shared: Arc<Shared>,
-}
-
-#[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
@@ -38,15 +33,15 @@ struct State {
 impl Pool {
     /// Starts `threads` threads.
     pub fn new(threads: usize) -> Result<Pool> {
-        let shared: Arc<Shared> = Arc::default();
+        let state: Arc<Mutex<State>> = Arc::default();
         for _ in 0..threads {
-            let shared = shared.clone();
+            let state = state.clone();
             let named = thread::Builder::new().name("answers".to_owned());
             named
-                .spawn(move || shared.work())
+                .spawn(move || work(&state))
                 .map_err(|error| Error::io(&error))?;
         }
-        Ok(Pool { shared })
+        Ok(Pool { state })
     }
 
     /// Does `work` for the client who has gone once `gone` is set. A panic becomes an error. Nothing is sent
@@ -72,7 +67,7 @@ impl Pool {
             gone: gone.clone(),
             work: Box::new(work),
         };
-        let mut state = lock(&self.shared.state);
+        let mut state = lock(&self.state);
         state.jobs.add(job);
         let idle = state.idle.pop();
         drop(state);
@@ -98,26 +93,25 @@ impl Jobs {
     }
 }
 
-impl Shared {
-    fn work(&self) {
-        let own = thread::current();
-        let mut state = lock(&self.state);
-        loop {
-            let Some(job) = state.jobs.0.pop_front() else {
-                state.idle.push(own.clone());
-                drop(state);
-                thread::park();
-                state = lock(&self.state);
-                // It is still there if nobody has woken this thread.
-                state.idle.retain(|idle| idle.id() != own.id());
-                continue;
-            };
+/// What a thread does.
+fn work(shared: &Mutex<State>) {
+    let own = thread::current();
+    let mut state = lock(shared);
+    loop {
+        let Some(job) = state.jobs.0.pop_front() else {
+            state.idle.push(own.clone());
             drop(state);
-            if !job.gone.load(Ordering::Relaxed) {
-                (job.work)();
-            }
-            state = lock(&self.state);
+            thread::park();
+            state = lock(shared);
+            // It is still there if nobody has woken this thread.
+            state.idle.retain(|idle| idle.id() != own.id());
+            continue;
+        };
+        drop(state);
+        if !job.gone.load(Ordering::Relaxed) {
+            (job.work)();
         }
+        state = lock(shared);
     }
 }
 
@@ -147,7 +141,7 @@ mod tests {
         let here: Arc<AtomicBool> = Arc::default();
         let mut threads: Vec<_> = (0..100)
             .map(|_| {
-                while lock(&pool.shared.state).idle.len() < 4 {
+                while lock(&pool.state).idle.len() < 4 {
                     thread::yield_now();
                 }
                 let ran = pool.run(&here, || Ok(thread::current().id()));
