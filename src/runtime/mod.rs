@@ -31,6 +31,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The time of a processor that this thread has taken.
+#[cfg(test)]
+pub(crate) fn processor_time() -> std::time::Duration {
+    use nix::time::{ClockId, clock_gettime};
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
+}
+
 /// Values by key, dropped when they are not in use any more.
 pub(crate) type InUse<K, T> = Mutex<HashMap<K, Weak<T>>>;
 

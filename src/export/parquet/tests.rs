@@ -9,10 +9,10 @@ use crate::format::field::Form;
 use crate::format::testing::{Bytes, Random, ZSTD, field, schema_body};
 use crate::query::testing::{Files, Parts, UUID, generic, open, open_local, tile};
 use crate::query::{DimRange, TileRun};
+use crate::runtime::processor_time;
 use crate::runtime::tuning::Tuning;
 use crate::storage::MemoryStorage;
 use leaf::{Encoding, Logical, Physical, Shape};
-use nix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -472,11 +472,6 @@ fn cells_of_a_fragment_without_the_file_are_counted_as_the_fill_value() {
     // The fill value is 7, in 32 bits.
     let seven = vec![7, 0, 0, 0];
     assert_eq!(all.get(1, 0).unwrap().bounds, Some((seven.clone(), seven)));
-}
-
-/// The time of a processor that this thread has taken.
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap().into()
 }
 
 /// An index of as many levels, and as many geometries, as there are columns: not all pairs are compared.

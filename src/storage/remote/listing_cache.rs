@@ -562,7 +562,7 @@ mod tests {
     use super::super::testing::TestStore;
     use super::super::{RemoteSettings, RemoteStorage};
     use super::*;
-    use nix::time::{ClockId, clock_gettime};
+    use crate::runtime::processor_time;
     use std::thread;
 
     #[test]
@@ -610,10 +610,6 @@ mod tests {
 
     #[test]
     fn a_listing_of_one_of_very_many_directories_takes_little_work() {
-        let processor_time = || -> Duration {
-            let now = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
-            now.unwrap().into()
-        };
         let mut state = Inner::default();
         let before = processor_time();
         for number in 0..40_000 {
