@@ -47,8 +47,8 @@ processors() {
     printf -v "$1" '%d' "$(awk 'NR == 2 { split($0, part, /[ms ]+/); printf "%d", (part[1] + part[3]) * 60 + part[2] + part[4] }' "$file")"
 }
 
-# record NAME STATUS SECONDS PROCESSOR_SECONDS LOG: what a stage counted is the sum of the "N passed… N failed" in
-# its output, or one check when there are none.
+# record NAME STATUS SECONDS PROCESSOR_SECONDS LOG: what a stage counted is the sum of the "N passed… N failed"
+# in its output, or one check when there are none.
 record() {
     local counts passed failed
     counts=$(sed -n -E 's/^(test result: [a-zA-Z]+\. )?([0-9]+) passed[,;] ([0-9]+) failed.*/\2 \3/p' "$5" |
