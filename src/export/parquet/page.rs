@@ -26,6 +26,12 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
+#[cfg(test)]
+thread_local! {
+    /// How many values too many [`Page::index`] counts, and entries [`Amount::measure`].
+    pub(super) static TOO_MANY: Cell<u64> = const { Cell::new(0) };
+}
+
 /// The size of a page, in entries and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Amount {
@@ -67,6 +73,10 @@ impl Amount {
                 amount.values += values;
             }
             row = end;
+        }
+        #[cfg(test)]
+        {
+            amount.entries += TOO_MANY.get();
         }
         Ok(amount)
     }
@@ -302,19 +312,18 @@ impl Page<'_> {
     /// Appends bytes of values without nulls, unconverted.
     fn copy(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         let size = self.leaf.value_size();
-        let end = range.end.min(self.amount.values.saturating_mul(size));
         if self.column.is_axis() {
-            let rows = range.start / size..end.div_ceil(size);
+            let rows = range.start / size..range.end.div_ceil(size);
             let skip = (range.start - rows.start * size) as usize;
             let first = self.rows.start;
             let rows = first + rows.start..first + rows.end;
             let rows = self.column.read(rows)?;
-            let wanted = skip..skip + (end - range.start) as usize;
+            let wanted = skip..skip + (range.end - range.start) as usize;
             out.append(&rows.stored_values()[wanted]);
             return Ok(());
         }
         let start = self.first()? * size;
-        let bytes = start + range.start..start + end;
+        let bytes = start + range.start..start + range.end;
         self.column.cells()?.append_bytes(Content::Data, bytes, out)
     }
 
@@ -394,7 +403,7 @@ impl Page<'_> {
                 }
             }
         }
-        Ok(())
+        check_all(at.get(), end)
     }
 
     /// Which of the rows of `entries` are null; None if none is.
@@ -559,6 +568,11 @@ impl Page<'_> {
                 let message = format!("found {} bytes of text, expected {all}", counts.values);
                 return Err(Error::corrupt(message).at(0));
             }
+            #[cfg(test)]
+            index
+                .iter_mut()
+                .skip(1)
+                .for_each(|counts| counts.values += TOO_MANY.get());
             Ok(index)
         })
     }
@@ -592,6 +606,16 @@ impl Page<'_> {
             }
         }
         Ok((entries, values))
+    }
+}
+
+/// Fails if what was counted up to `end` was found only up to `at`: zeros would follow in its place.
+fn check_all(at: u64, end: u64) -> Result<()> {
+    match at < end {
+        true => Err(Error::internal(format!(
+            "a page ends at {at}, but was counted to {end}"
+        ))),
+        false => Ok(()),
     }
 }
 

@@ -375,15 +375,19 @@ fn the_length_of_very_many_columns_is_a_formula() {
 }
 
 /// A schema of a dense array of 100 cells with one attribute, in the file with this timestamp.
-fn schema_of(storage: &mut MemoryStorage, stamp: u64, name: &str, cell_val_num: u32, fill: &[u8]) {
+fn schema_of(
+    storage: &mut MemoryStorage,
+    stamp: u64,
+    name: &str,
+    datatype: Datatype,
+    cell_val_num: u32,
+    fill: &[u8],
+) {
     let none = |bytes: Bytes| bytes.pipeline(&[]).pipeline(&[]).pipeline(&[]);
     let schema = none(Bytes::default().u32(22).u8(0).u8(0).u8(0).u8(0).u64(10)).u32(1);
     let schema = schema.text32("d").u8(Datatype::Int32 as u8).u32(1).pipeline(&[]);
     let schema = schema.u64(8).u32(1).u32(100).u8(0).u32(10).u32(1);
-    let schema = schema
-        .text32(name)
-        .u8(Datatype::StringAscii as u8)
-        .u32(cell_val_num);
+    let schema = schema.text32(name).u8(datatype as u8).u32(cell_val_num);
     let schema = schema.pipeline(&[]).u64(fill.len() as u64).raw(fill);
     let schema = schema.u8(0).u8(0).u8(0).text32("").u32(0).u32(0).u32(0).u8(1);
     let path = format!("__schema/__{stamp}_{stamp}_{UUID}");
@@ -394,8 +398,15 @@ fn schema_of(storage: &mut MemoryStorage, stamp: u64, name: &str, cell_val_num: 
 /// 512 bytes.
 fn of_long_text(cell_val_num: u32) -> Arc<View> {
     let mut storage = MemoryStorage::new();
-    schema_of(&mut storage, 1, "b", 1, b"y");
-    schema_of(&mut storage, 2, "a", cell_val_num, &[b'x'; 512]);
+    schema_of(&mut storage, 1, "b", Datatype::StringAscii, 1, b"y");
+    schema_of(
+        &mut storage,
+        2,
+        "a",
+        Datatype::StringAscii,
+        cell_val_num,
+        &[b'x'; 512],
+    );
     let names = ["a0", "", "d"].map(|name| (name.to_owned(), Files::default()));
     let fragment = Parts {
         schema: format!("__1_1_{UUID}"),
@@ -417,7 +428,7 @@ fn of_long_text(cell_val_num: u32) -> Arc<View> {
 #[test]
 fn cells_that_nobody_wrote_are_null() {
     let mut storage = MemoryStorage::new();
-    schema_of(&mut storage, 1, "a", u32::MAX, b"\x80");
+    schema_of(&mut storage, 1, "a", Datatype::StringAscii, u32::MAX, b"\x80");
     let all = DimRange::from(1_i32..=100);
     let view = View::new(open(&storage).0, None, Some(vec![all])).unwrap();
     let table = Table::new(&Arc::new(view)).unwrap();
@@ -620,6 +631,46 @@ fn a_wrong_start_of_a_row_group_is_an_error_and_never_other_bytes() {
     );
     plan::WRONG_START.set(0);
     assert!(failed >= (plan.start_of(2) - 8) / 97);
+}
+
+/// A page ends with zeros where it has fewer values than rows. They are no values.
+#[test]
+fn a_page_with_too_few_values_is_an_error_and_never_zeros() {
+    let half_null = |datatype, values| {
+        let array = OneTile {
+            dimensions: &[("x", 100)],
+            attributes: &[("a", datatype, values, true)],
+        };
+        let mut storage = MemoryStorage::default();
+        array.create(&mut storage, 1);
+        array.write(&mut storage, 1);
+        let valid: Vec<u8> = (0..100).map(|cell| cell % 2).collect();
+        let path = format!("__fragments/__1_1_{UUID}_22/a0_validity.tdb");
+        storage.insert(Path::new(&path), tile(&[], &valid, 1 << 16));
+        View::new(open(&storage).0, None, None).unwrap()
+    };
+    let lists = || {
+        let mut storage = MemoryStorage::default();
+        schema_of(&mut storage, 1, "a", Datatype::Int32, u32::MAX, &[1; 8]);
+        let all = DimRange::from(1_i32..=100);
+        View::new(open(&storage).0, None, Some(vec![all])).unwrap()
+    };
+    let views: [&dyn Fn() -> View; 3] = [
+        &|| half_null(Datatype::Int32, 1),
+        &|| half_null(Datatype::StringAscii, 3),
+        &lists,
+    ];
+    for (number, view) in views.iter().enumerate() {
+        let read = |too_many| {
+            page::TOO_MANY.set(too_many);
+            let read = whole(&layout(&Arc::new(view()))?);
+            page::TOO_MANY.set(0);
+            read
+        };
+        read(0).unwrap();
+        let error = read(8).expect_err(&format!("view {number}"));
+        assert_eq!(error.errno(), libc::EIO);
+    }
 }
 
 #[test]

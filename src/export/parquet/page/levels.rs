@@ -2,7 +2,7 @@
 
 use super::super::bits::Bits;
 use super::super::leaf::Shape;
-use super::{Page, cells};
+use super::{Page, cells, check_all};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -91,6 +91,6 @@ impl Page<'_> {
                 at += count;
             }
         }
-        Ok(())
+        check_all(at, entries.end)
     }
 }

@@ -1,7 +1,7 @@
 //! Values of text and other bytes, each after its length.
 
 use super::super::leaf::Encoding;
-use super::{Page, cells};
+use super::{Page, cells, check_all};
 use crate::bytes::Output;
 use crate::error::Result;
 use crate::fragment::column::Content;
@@ -44,7 +44,7 @@ impl Page<'_> {
                 rest = others;
             }
         }
-        Ok(())
+        check_all(at, end)
     }
 
     /// Appends the bytes in `range` of some texts, each given by its offset in the page, its first byte in
