@@ -7,6 +7,7 @@ use super::{Failure, SourceArgs, logging, show_path};
 use crate::check::{CheckOptions, Level, Problem, Tally};
 use crate::error::ErrorKind;
 use crate::printable::escape_json;
+use crate::runtime::lock;
 use crate::storage::location::Location;
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, ProgressBar};
@@ -15,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -148,7 +149,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             )));
         }
     }
-    if let Err(error) = &*output.out.lock().unwrap_or_else(PoisonError::into_inner) {
+    if let Err(error) = &*lock(&output.out) {
         // A closed pipe, as with `| head`, is not a failure.
         if error.kind() != io::ErrorKind::BrokenPipe {
             failures.add(Failure::new(format!("cannot write: {error}")));
@@ -192,7 +193,7 @@ impl Output {
             (false, Level::Problem) => format!("{place}{problem}"),
             (false, level) => format!("{}: {place}{problem}", level.name()),
         };
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut out = lock(&self.out);
         if let Ok(stdout) = &mut *out
             && let Err(error) = self
                 .bar

@@ -4,12 +4,13 @@ use super::output::Stop;
 use super::paths::failed;
 use crate::bytes::Output;
 use crate::layout::{FileLayout, Stream};
+use crate::runtime::lock;
 use crate::runtime::requester::{on_behalf_of, requester};
 use crate::tree::File;
 use indicatif::ProgressBar;
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// Writes the bytes that begin at an offset of the file. A copier of one thread calls it in the order of
@@ -75,7 +76,7 @@ impl Copier {
         let next = AtomicU64::new(start);
         // Of several failures, the first in the file is reported.
         let stopped: Mutex<Option<(u64, Stop)>> = Mutex::default();
-        let stop = || stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        let stop = || lock(&stopped);
         let one = || {
             let mut piece = Output::new();
             loop {

@@ -11,6 +11,7 @@
 use super::{Failure, show_path};
 use crate::calendar::{now, timestamp};
 use crate::printable::escape;
+use crate::runtime::lock;
 use clap::{ArgAction, Args, ValueHint};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use nix::syslog::{Facility, LogFlags, Severity, openlog, syslog};
@@ -19,7 +20,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// How much is logged, and where.
 #[derive(Debug, Args)]
@@ -230,7 +231,7 @@ impl LogFile {
 
     fn reopen(&self) -> io::Result<()> {
         let file = open(&self.path)?;
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
+        *lock(&self.file) = file;
         Ok(())
     }
 }
@@ -244,11 +245,7 @@ struct Lines(Arc<LogFile>);
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0
-            .file
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .write(line)
+        lock(&self.0.file).write(line)
     }
 
     fn flush(&mut self) -> io::Result<()> {

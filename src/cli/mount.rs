@@ -9,6 +9,7 @@ use crate::error::Result as LibraryResult;
 #[cfg(feature = "remote")]
 use crate::fuse::Access;
 use crate::fuse::{self, FileSystem, MountOptions, Mounted, SUBTYPE};
+use crate::runtime::lock;
 use crate::storage::location::Location;
 use crate::storage::mountinfo;
 use crate::tree::Tree;
@@ -23,8 +24,8 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 pub(super) const HELP: &str = "\
@@ -274,7 +275,7 @@ fn check_file_limit(threads: usize) -> Result<(), Failure> {
 /// Fails if the threads of a mount cannot all be started: it would end when it is there.
 fn check_thread_limit(threads: usize) -> Result<(), Failure> {
     let gate = Mutex::new(());
-    let closed = gate.lock().unwrap_or_else(PoisonError::into_inner);
+    let closed = lock(&gate);
     thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
         let started: io::Result<Vec<_>> = (0..threads + OTHER_THREADS).map(start).collect();

@@ -7,12 +7,13 @@
 
 use super::Place;
 use crate::cli::output::close_copy;
+use crate::runtime::lock;
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 /// The name of a file while it is written.
@@ -213,10 +214,6 @@ fn locked(path: &Path) -> io::Result<File> {
             return Ok(file);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes a file, if there is one.
