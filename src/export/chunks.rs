@@ -98,8 +98,7 @@ impl Chunks {
 
     /// The number of chunks along each axis.
     pub(super) fn counts(&self) -> impl Iterator<Item = u64> {
-        let axes = self.shape.iter().zip(&self.sides);
-        axes.map(|(length, side)| length.div_ceil(*side))
+        counts(&self.shape, &self.sides)
     }
 
     /// The number of all chunks.
@@ -131,6 +130,21 @@ impl Chunks {
     }
 }
 
+/// The number of chunks with these sides along each axis of an array of this shape.
+pub(super) fn counts(shape: &[u64], sides: &[u64]) -> impl Iterator<Item = u64> {
+    let axes = shape.iter().zip(sides);
+    axes.map(|(length, side)| length.div_ceil(*side))
+}
+
+/// `NotFound` if an array of this shape has no chunk with these sides and these numbers along the axes.
+pub(super) fn check_numbers(numbers: &[u64], shape: &[u64], sides: &[u64]) -> Result<()> {
+    let mut within = numbers.iter().zip(counts(shape, sides));
+    match numbers.len() == shape.len() && within.all(|(number, count)| *number < count) {
+        true => Ok(()),
+        false => Err(Error::not_found(format!("there is no chunk {numbers:?}"))),
+    }
+}
+
 /// A box of a view as a chunk of full size.
 pub(super) struct GridChunk {
     /// The cells inside the array.
@@ -151,10 +165,7 @@ impl GridChunk {
     /// The chunk with these numbers along the axes. `NotFound` if there is none. Reads decode the data.
     pub(super) fn open(view: &View, variable: &Variable, numbers: &[u64]) -> Result<GridChunk> {
         let chunks = &variable.chunks;
-        let mut counts = numbers.iter().zip(chunks.counts());
-        if numbers.len() != chunks.shape.len() || !counts.all(|(number, count)| *number < count) {
-            return Err(Error::not_found(format!("there is no chunk {numbers:?}")));
-        }
+        check_numbers(numbers, &chunks.shape, &chunks.sides)?;
         let (mut first, mut part) = chunks.part(numbers);
         let mut sides = chunks.sides.clone();
         if variable.inner.is_some() {

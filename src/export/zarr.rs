@@ -277,11 +277,7 @@ impl<'g> ZarrArray<'g> {
     /// The chunk of these numbers along the axes; `NotFound` if there is none. Reads decode the data.
     pub fn chunk(&self, numbers: &[u64]) -> Result<FileLayout> {
         let view = self.group.view(self.variable);
-        let missing = || Error::not_found(format!("there is no chunk {numbers:?}"));
-        let stored = self
-            .level()
-            .map(|(_, level)| level.stored(numbers).ok_or_else(missing));
-        let stored = stored.transpose()?;
+        let stored = self.level().map(|(_, level)| level.stored(numbers)).transpose()?;
         let chunk = GridChunk::open(view, self.variable, stored.as_deref().unwrap_or(numbers))?;
         FileLayout::new(view.state(), vec![Box::new(chunk)])
     }

@@ -2,6 +2,7 @@
 
 use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
+use crate::export::chunks::{check_numbers, counts};
 use crate::export::npy;
 use crate::export::zarr::data_type;
 use crate::format::datatype::{Datatype, Kind};
@@ -292,18 +293,13 @@ impl Array {
 
     /// The number of chunks along each axis: none for a scalar, whose only chunk is one file.
     pub fn counts(&self) -> Vec<u64> {
-        let axes = self.shape.iter().zip(&self.sides);
-        axes.map(|(length, side)| length.div_ceil(*side)).collect()
+        counts(&self.shape, &self.sides).collect()
     }
 
     /// The file of the chunk of these numbers. `version` differs between two states of it. May read what
     /// tells the length of text.
     pub fn chunk(&self, numbers: &[u64], version: u64) -> Result<FileLayout> {
-        let counts = self.counts();
-        let mut within = numbers.iter().zip(&counts);
-        if numbers.len() != counts.len() || !within.all(|(number, count)| number < count) {
-            return Err(Error::not_found(format!("there is no chunk {numbers:?}")));
-        }
+        check_numbers(numbers, &self.shape, &self.sides)?;
         FileLayout::new(version, self.content.chunk(self, numbers)?)
     }
 

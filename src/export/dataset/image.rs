@@ -11,7 +11,8 @@
 //! any order. The arrays of the image have all axes, in the order t, c, z, y, x. Values are not moved for it:
 //! Zarr's codec `transpose` says how those of a chunk are stored.
 
-use crate::export::chunks::{Chunks, Extent};
+use crate::error::Result;
+use crate::export::chunks::{Chunks, Extent, check_numbers, counts};
 use crate::export::grid::Value;
 use crate::export::metadata::GroupMetadata;
 use crate::format::scalar::Scalar;
@@ -456,15 +457,13 @@ impl Level {
 
     /// The number of chunks along each axis.
     pub fn counts(&self) -> impl Iterator<Item = u64> {
-        let axes = self.shape.iter().zip(&self.sides);
-        axes.map(|(length, side)| length.div_ceil(*side))
+        counts(&self.shape, &self.sides)
     }
 
-    /// The numbers of a chunk along the dimensions of the array; None if there is no such chunk.
-    pub fn stored(&self, numbers: &[u64]) -> Option<Vec<u64>> {
-        let mut counts = numbers.iter().zip(self.counts());
-        let exists = numbers.len() == self.shape.len() && counts.all(|(number, count)| *number < count);
-        exists.then(|| self.dimensions.iter().map(|axis| numbers[*axis]).collect())
+    /// The numbers of a chunk along the dimensions of the array; `NotFound` if there is no such chunk.
+    pub fn stored(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+        check_numbers(numbers, &self.shape, &self.sides)?;
+        Ok(self.dimensions.iter().map(|axis| numbers[*axis]).collect())
     }
 }
 
@@ -508,11 +507,8 @@ mod tests {
             (&[1, 3, 500, 700][..], &[0, 2, 3, 1][..])
         );
         assert_eq!(level.sides, [1, 3, 300, 300]);
-        assert_eq!(level.stored(&[0, 0, 1, 2]), Some(vec![1, 2, 0]));
-        assert_eq!(
-            (level.stored(&[0, 1, 0, 0]), level.stored(&[0, 0, 0])),
-            (None, None)
-        );
+        assert_eq!(level.stored(&[0, 0, 1, 2]).unwrap(), [1, 2, 0]);
+        assert!(level.stored(&[0, 1, 0, 0]).is_err() && level.stored(&[0, 0, 0]).is_err());
         let samples = of("YX", &[500, 2100], &[300, 900], 3);
         assert_eq!(
             (&samples.shape, &samples.sides, &samples.order),
