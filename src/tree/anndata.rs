@@ -5,7 +5,6 @@
 //! member of the experiment. The first is listed as `dataset.zarr/` is: not in stores, and not if it is
 //! large. The others are there by name: listings ask for lengths. A member of such a name is shown instead.
 
-use super::array_at::ArrayAt;
 use super::context::Context;
 use super::directory::fixed_listing;
 use super::document::{Document, DocumentContent};
@@ -23,7 +22,7 @@ use crate::export::anndata::node::{Array, Group, Node as ZarrNode};
 use crate::export::anndata::{
     AnnData, Format, Found, FoundGroup, HDF5, NAME, Source, SourceGroup, is_measurement, named,
 };
-use crate::export::joined::{Joined, Source as _, SourceArray};
+use crate::export::joined::{Joined, SourceArray};
 use crate::layout::FileLayout;
 use crate::runtime::hash;
 use std::ffi::{OsStr, OsString};
@@ -206,12 +205,7 @@ impl ShownMeasurement {
 
     /// All that it is made of; nothing that others may read if that is unknown.
     fn origin(&self) -> Origin {
-        let Ok(anndata) = self.anndata() else {
-            return Origin::Private;
-        };
-        let source = anndata.source();
-        let arrays = source.arrays().into_iter();
-        Origin::joined(source.groups(), arrays.map(|found| ArrayAt::now(&found.array)))
+        Origin::of_joined(self.anndata())
     }
 }
 

@@ -5,7 +5,6 @@
 //! where a group is listed with few requests, and none of large groups. A member of such a name is shown
 //! instead.
 
-use super::array_at::ArrayAt;
 use super::context::Context;
 use super::document::{Document, DocumentContent};
 use super::node::{DirectoryKind, File, Freshness, Node, NodeType, of_object};
@@ -19,7 +18,7 @@ use crate::describe::render;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, listed};
-use crate::export::joined::{Joined, Source as _, SourceArray};
+use crate::export::joined::SourceArray;
 use crate::export::zarr::ZarrGroup;
 use crate::format::enums::ObjectType;
 use crate::layout::FileLayout;
@@ -150,12 +149,7 @@ impl ShownGroup {
 
     /// All that a data set is made of; nothing that others may read if that is unknown.
     pub fn origin(&self) -> Origin {
-        let Ok(dataset) = self.dataset() else {
-            return Origin::Private;
-        };
-        let source = dataset.source();
-        let arrays = source.arrays().into_iter();
-        Origin::joined(source.groups(), arrays.map(|found| ArrayAt::now(&found.array)))
+        Origin::of_joined(self.dataset())
     }
 
     fn document(&self) -> Node {

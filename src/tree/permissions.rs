@@ -10,6 +10,7 @@ use crate::catalog::listing::{ArrayListing, list_or_empty};
 use crate::catalog::source::GROUP_DIRECTORY;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
+use crate::export::joined::{Joined, Source as _};
 use crate::filter::EncryptionKey;
 use crate::fragment::Fragment;
 use crate::fragment::column::Column;
@@ -93,6 +94,16 @@ impl Origin {
         });
         let arrays = arrays.into_iter().map(Origin::DescribedCells);
         Origin::Several(groups.chain(arrays).collect())
+    }
+
+    /// All that is `made` of several arrays comes from; nothing that others may read if that is unknown.
+    pub fn of_joined<J: Joined>(made: Result<Arc<J>>) -> Origin {
+        let Ok(made) = made else {
+            return Origin::Private;
+        };
+        let source = made.source();
+        let arrays = source.arrays().into_iter();
+        Origin::joined(source.groups(), arrays.map(|found| ArrayAt::now(&found.array)))
     }
 
     /// The engine of the object that the node belongs to; None for nodes of no source.
