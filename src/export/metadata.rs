@@ -347,16 +347,7 @@ fn attribute_of<'k>(
 fn pairs(view: &View) -> Result<BTreeMap<Vec<u8>, ValueOrReason>> {
     let (array, snapshot) = (view.array(), view.snapshot());
     let files = snapshot.metadata().map(|file| &*file.path);
-    pairs_in(&array.engine, files, array.key.as_ref())
-}
-
-/// The pairs that may be shown in metadata files, the oldest first.
-fn pairs_in<'p>(
-    engine: &Arc<Engine>,
-    files: impl Iterator<Item = &'p Path>,
-    key: Option<&EncryptionKey>,
-) -> Result<BTreeMap<Vec<u8>, ValueOrReason>> {
-    replayed(engine, files, key, is_shown)
+    replayed(&array.engine, files, array.key.as_ref(), is_shown)
 }
 
 /// The most bytes of the value of a key that may be shown; None for the keys of other programs.
