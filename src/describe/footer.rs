@@ -68,7 +68,7 @@ pub fn clear_footer_json(front: &FooterFront, position: FooterPosition) -> Json 
 fn sizes_json(fields: &[KeyedField], fixed: &[u64], var: &[u64], validity: &[u64]) -> Json {
     by_field(fields, |field| {
         object!({
-            "file_size": fixed.get(field.stored.slot).copied(),
+            "file_size": fixed[field.stored.slot],
             "file_var_size": var.get(field.stored.slot).copied().filter(|_| field.stored.cell_val_num.is_var()),
             "file_validity_size": validity.get(field.stored.slot).copied().filter(|_| field.stored.nullable),
         })

@@ -232,10 +232,9 @@ impl ValueList {
             // An item ends where the next one starts, so one more offset is read.
             let known = u64_items(body, starts, at..(end + 1).min(self.count), &mut scratch)?;
             let ends = known.iter().skip(1).copied().chain([size]);
-            let last = if end < self.count {
-                known.last().copied().unwrap_or(size).min(size)
-            } else {
-                size
+            let last = match end < self.count {
+                true => known[known.len() - 1].min(size),
+                false => size,
             };
             for ((index, &start), end) in (at..end).zip(&known).zip(ends) {
                 let part =

@@ -23,6 +23,7 @@ const IMAGE_REASON: usize = 80;
 
 /// The most characters of a reason why an export leaves a field out.
 const FIELD_REASON: usize = 160;
+
 /// The document of a view of `times` whose schema cannot be read because of `error`: most is unknown.
 pub fn unreadable_view_json(snapshot: &Snapshot, times: Option<TimeRange>, error: &Error) -> Vec<u8> {
     let deletes = snapshot.deletes().map(|file| file.name.clone());

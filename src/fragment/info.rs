@@ -218,7 +218,8 @@ impl FragmentInfo {
     /// The size of one of a field's files by the metadata, in bytes; 0 if there is no such file.
     pub fn file_size(&self, slot: usize, part: Part) -> u64 {
         let sizes = match part {
-            Part::Fixed => &self.footer.file_sizes,
+            // Every field has a file of this kind.
+            Part::Fixed => return self.footer.file_sizes[slot],
             Part::Var => &self.footer.file_var_sizes,
             Part::Validity => &self.footer.file_validity_sizes,
         };

@@ -539,7 +539,7 @@ impl FileSystem {
             }
             pages.state = Some(state);
             pages.stale |= !same;
-            pages.users = pages.users.saturating_add(1);
+            pages.users += 1;
             let keep = freshness != Freshness::Live && same && !pages.stale;
             let mut flags = FopenFlags::FOPEN_NOFLUSH;
             flags.set(FopenFlags::FOPEN_KEEP_CACHE, keep);

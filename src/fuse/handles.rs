@@ -43,8 +43,7 @@ impl Drop for FileHandle {
     fn drop(&mut self) {
         self.is_in_use();
         if self.paged {
-            self.inode
-                .pages(|pages| pages.users = pages.users.saturating_sub(1));
+            self.inode.pages(|pages| pages.users -= 1);
         }
     }
 }

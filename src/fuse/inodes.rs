@@ -312,7 +312,7 @@ impl Inodes {
         let inode = match slots.entry(number) {
             Entry::Occupied(mut entry) => {
                 let slot = entry.get_mut();
-                slot.lookups = slot.lookups.saturating_add(1);
+                slot.lookups += 1;
                 slot.inode.clone()
             }
             Entry::Vacant(entry) => {
@@ -354,7 +354,7 @@ impl Inodes {
         if slot.inode.hash != wanted.hash || slot.inode.name != wanted.name {
             return None;
         }
-        slot.lookups = slot.lookups.saturating_add(1);
+        slot.lookups += 1;
         let inode = slot.inode.clone();
         lock(&self.forgotten).pop(&wanted.number);
         self.stats.inodes.set(slots.len() as u64);
@@ -404,7 +404,7 @@ impl Inodes {
             Arc::ptr_eq(&slot.inode, inode),
             "the inode of an open file keeps its number"
         );
-        slot.lookups = slot.lookups.saturating_add(1);
+        slot.lookups += 1;
     }
 
     /// Puts a node into its inode, and evicts the least recently used nodes (second-chance algorithm).
