@@ -8,7 +8,6 @@ part of the arrays. The last line is `N passed, N failed`, counting arrays.
 """
 
 import argparse
-import hashlib
 import json
 import os
 import subprocess
@@ -20,6 +19,7 @@ import pyarrow as pa
 import exports_parquet as parquet
 import fragment_cover
 from mount import mounted
+from shares import belongs, share
 
 parquet.TICK["s"] = 10**9
 parquet.TIMES.update({"HR": ("s", 3600), "MIN": ("s", 60), "SEC": ("s", 1)})
@@ -99,12 +99,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--family", required=True)
     parser.add_argument("--program", required=True)
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), default=(1, 1), help="part N of M of the arrays: N/M")
+    parser.add_argument("--share", type=share, help="part N of M of the arrays: N/M")
     parser.add_argument("--array", default="", help="only arrays whose name contains this")
     args = parser.parse_args()
-    family, (part, parts) = os.path.realpath(args.family), args.share
+    family = os.path.realpath(args.family)
     names = [row["name"] for row in json.loads(Path(family, "expected/manifest.json").read_text())["arrays"]]
-    names = [name for name in names if args.array in name and int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % parts == part - 1]
+    names = [name for name in names if args.array in name and belongs(args.share, name)]
     passed, failed = 0, 0
     with mounted(os.path.join(family, "arrays")) as point:
         for name in names:

@@ -13,7 +13,6 @@ import argparse
 import collections
 import csv
 import functools
-import hashlib
 import json
 import math
 import multiprocessing
@@ -32,6 +31,7 @@ import fragment_cover
 import names
 from capi import np_type
 from mount import mounted
+from shares import belongs, share
 from view_files import Differs, ViewField, ViewTruth, load, same
 from views import FAMILY_KEY, family_view
 
@@ -584,20 +584,18 @@ def main():
     which.add_argument("--source")
     parser.add_argument("--all", action="store_true", help="every view, not only `data`")
     parser.add_argument("--array", help="only arrays whose name contains this")
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="part N of M of the arrays: N/M")
+    parser.add_argument("--share", type=share, help="part N of M of the arrays: N/M")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     check_numpy()
     start, failures, passed, files = time.time(), [], 0, 0
     exceptions, seconds = collections.Counter(), collections.Counter()
     family = args.family and os.path.realpath(args.family)
-    part, parts = args.share or (1, 1)
     source = args.source or os.path.join(family, "arrays")
 
     def chosen(array):
         """Whether to compare an array."""
-        number = int.from_bytes(hashlib.sha256(array.encode()).digest()[:8], "big")
-        return (not args.array or args.array in array) and number % parts == part - 1
+        return (not args.array or args.array in array) and belongs(args.share, array)
 
     def jobs(point):
         """The arrays to compare."""

@@ -11,7 +11,6 @@ part of the arrays, `--array NAME` those whose name contains it. The last line i
 import argparse
 import collections
 import datetime
-import hashlib
 import json
 import math
 import multiprocessing
@@ -25,6 +24,7 @@ import numpy as np
 
 import fragment_cover
 from mount import mounted
+from shares import belongs, share
 
 TEXT = {"STRING_ASCII", "STRING_UTF8", "GEOM_WKT"}
 BYTES = {"CHAR", "BLOB", "ANY", "GEOM_WKB", "STRING_UTF16", "STRING_UCS2", "STRING_UTF32", "STRING_UCS4"}
@@ -581,14 +581,13 @@ def main():
     parser.add_argument("--family", required=True)
     parser.add_argument("--all", action="store_true", help="every view, and not `data/` alone")
     parser.add_argument("--array", help="only arrays whose name contains this")
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="part N of M of the arrays: N/M")
+    parser.add_argument("--share", type=share, help="part N of M of the arrays: N/M")
     parser.add_argument("--filters", type=int, default=4, help="filters that each engine is asked for, for each file")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     family, start = os.path.realpath(args.family), time.time()
     arrays = [row["name"] for row in json.loads(Path(family, "expected/manifest.json").read_text())["arrays"]]
-    part, parts = args.share or (1, 1)
-    arrays = [a for a in arrays if (args.array or "") in a and int.from_bytes(hashlib.sha256(a.encode()).digest()[:8], "big") % parts == part - 1]
+    arrays = [a for a in arrays if (args.array or "") in a and belongs(args.share, a)]
     passed, made, failures, seconds = collections.Counter(), collections.Counter(), [], collections.Counter()
     with mounted(os.path.join(family, "arrays")) as point:
         jobs = [(family, str(point), array, None if args.all else ["data"], args.filters) for array in arrays]

@@ -18,6 +18,7 @@ import names
 from capi import Lib, np_type
 from facts import TEXT_BYTES, TEXT_WIDE, Facts
 from mount import mounted
+from shares import share
 from view_files import Differs, load, read
 from views import chosen
 
@@ -358,7 +359,7 @@ def compare_all(description, make):
     which.add_argument("--source")
     parser.add_argument("--all", action="store_true", help="every view, and not `data/` alone")
     parser.add_argument("--array", help="only arrays whose name contains this")
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="with --all, `data` and part N of M of the rest: N/M")
+    parser.add_argument("--share", type=share, help="with --all, `data` and part N of M of the rest: N/M")
     args = parser.parse_args()
     start = time.time()
     with opened(args.family, args.source) as grids:

@@ -7,7 +7,6 @@ Without a folder the core of the matrix is written first; `run.py --set core --k
 """
 
 import argparse
-import hashlib
 import json
 import multiprocessing
 import os
@@ -19,14 +18,9 @@ from pathlib import Path
 from checking import BROKEN, compare_check
 from mount import mounted
 from run import Oracle
+from shares import belongs, share
 from stores import Moto
 from views import family_array, work
-
-
-def in_share(share, path):
-    """Whether an array belongs to the share (part, of how many)."""
-    part, parts = share
-    return int.from_bytes(hashlib.sha256(path.encode()).digest()[:8], "big") % parts == part - 1
 
 
 class RemoteOracle(Oracle):
@@ -41,7 +35,7 @@ class RemoteOracle(Oracle):
         groups = [path for kind, path, _, _ in items if kind == "group"]
         return [item for item in items
                 if item[0] == "group" or any(item[1].startswith(group + "/") for group in groups)
-                or in_share(self.args.share, os.path.relpath(item[1], source))]
+                or belongs(self.args.share, os.path.relpath(item[1], source))]
 
     def mounted(self, source, items, options):
         """A mount of the chosen arrays, in a bucket."""
@@ -67,7 +61,7 @@ def compare_views(moto, family, share):
     """All views of a share of the arrays written for views: how many passed, and the failures."""
     family = os.path.realpath(family)
     rows = json.loads(Path(family, "expected/manifest.json").read_text())["arrays"]
-    arrays = [row["name"] for row in rows if in_share(share, row["name"])]
+    arrays = [row["name"] for row in rows if belongs(share, row["name"])]
     for array in arrays:
         moto.load("views", array, os.path.join(family, "arrays", array))
     passed, failures = 0, []
@@ -84,7 +78,7 @@ def compare_views(moto, family, share):
 def main():
     """Runs one test."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), default=(1, 1))
+    parser.add_argument("--share", type=share)
     parser.add_argument("--matrix")
     parser.add_argument("--family")
     parser.add_argument("--views")

@@ -7,7 +7,6 @@
 """
 
 import argparse
-import hashlib
 import json
 import multiprocessing
 import os
@@ -22,6 +21,7 @@ import names
 from capi import np_type
 from facts import Raw, json_value
 from mount import mounted
+from shares import belongs, share
 from truth import gather, lengths
 from view_files import Differs, ViewComparison, ViewField, ViewTruth, contains, load, read, same
 
@@ -50,12 +50,9 @@ class Tally:
         self.seconds.append((time.time() - start, label))
 
 
-def chosen(share, array, path):
+def chosen(part, array, path):
     """Whether a view belongs to the share (part, of how many)."""
-    if share is None or path == "data":
-        return True
-    part, parts = share
-    return int.from_bytes(hashlib.sha256(f"{array}/{path}".encode()).digest()[:8], "big") % parts == part - 1
+    return path == "data" or belongs(part, f"{array}/{path}")
 
 
 # -- arrays written for this ---------------------------------------------------------------------------------
@@ -263,7 +260,7 @@ def main():
     which.add_argument("--family")
     which.add_argument("--reads")
     parser.add_argument("--array", help="only arrays whose name contains this")
-    parser.add_argument("--share", type=lambda text: tuple(map(int, text.split("/"))), help="`data`, and part N of M of the rest: N/M")
+    parser.add_argument("--share", type=share, help="`data`, and part N of M of the rest: N/M")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--failures", help="write all failures to this file")
     args = parser.parse_args()
