@@ -243,6 +243,14 @@ pub fn is_of_others(error: &Error) -> bool {
     error.kind() == ErrorKind::Abandoned && !is_interrupted(&requester())
 }
 
+/// A process that has ended since it asked: what is done on its behalf is given up.
+#[cfg(test)]
+pub(crate) fn ended() -> Requester {
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    Requester::Thread(ended.id())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

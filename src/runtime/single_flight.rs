@@ -216,7 +216,7 @@ impl<T: Clone> Memo<T> {
 mod tests {
     use super::*;
     use crate::error::Error;
-    use crate::runtime::requester::{Requester, on_behalf_of};
+    use crate::runtime::requester::{ended, on_behalf_of};
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
@@ -242,10 +242,7 @@ mod tests {
         let (aborted, given_up) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(false));
         let abort = aborted.clone();
         flight.abort_when_abandoned(move || abort.store(true, Ordering::Relaxed));
-        // A requester that has ended needs no answer.
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
-        ended.wait().unwrap();
-        let error = on_behalf_of(Requester::Thread(ended.id()), || {
+        let error = on_behalf_of(ended(), || {
             flight
                 .wait(&|| given_up.store(true, Ordering::Relaxed))
                 .unwrap_err()
@@ -303,8 +300,6 @@ mod tests {
     #[test]
     fn who_is_interrupted_waits_no_longer_and_a_panic_ends_a_flight() {
         let flight = SingleFlight::default();
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
-        ended.wait().unwrap();
         let (begun, go_on) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
             let working = scope.spawn(|| {
@@ -318,10 +313,7 @@ mod tests {
                 )
             });
             begun.wait();
-            let error = on_behalf_of(Requester::Thread(ended.id()), || {
-                flight.find_or_make(|| None::<()>, || Ok(()))
-            })
-            .unwrap_err();
+            let error = on_behalf_of(ended(), || flight.find_or_make(|| None::<()>, || Ok(()))).unwrap_err();
             assert_eq!(error.errno(), libc::EINTR);
             // One that found nobody waiting any more is tried again by the others.
             let other = scope.spawn(|| flight.find_or_make(|| None, || Ok(1)));

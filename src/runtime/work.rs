@@ -151,7 +151,7 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::requester::on_behalf_of;
+    use crate::runtime::requester::{ended, on_behalf_of};
 
     #[test]
     fn what_takes_long_is_shown_until_it_is_done() {
@@ -178,10 +178,7 @@ mod tests {
             job.advance(1)
         };
         look().unwrap();
-        // A process that has ended and was reaped is not waiting.
-        let mut ended = std::process::Command::new("true").spawn().unwrap();
-        ended.wait().unwrap();
-        let gone = on_behalf_of(Requester::Thread(ended.id()), || work.wait(1));
+        let gone = on_behalf_of(ended(), || work.wait(1));
         assert_eq!(look().unwrap_err().kind(), ErrorKind::Abandoned);
         let other = on_behalf_of(std::process::id(), || work.wait(1));
         look().unwrap();

@@ -3,7 +3,7 @@ use super::*;
 use crate::bytes::Output;
 use crate::catalog::Array;
 use crate::engine::Engine;
-use crate::runtime::requester::Requester;
+use crate::runtime::requester::ended;
 use crate::tree::{Node, Tree, TreeOptions};
 
 mod incomplete;
@@ -25,13 +25,6 @@ fn names(storage: &dyn Storage, path: &str) -> Vec<String> {
         .into_iter()
         .map(|e| e.name.into_string().unwrap())
         .collect()
-}
-
-/// A process that has ended since it asked: requests on its behalf are abandoned.
-fn ended() -> Requester {
-    let mut ended = std::process::Command::new("true").spawn().unwrap();
-    ended.wait().unwrap();
-    Requester::Thread(ended.id())
 }
 
 fn sample() -> PathBuf {
