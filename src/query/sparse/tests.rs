@@ -477,38 +477,15 @@ fn fragments_share_the_bindings_of_deletes() {
 /// A batch whose turns are those of other members is an error or a panic.
 #[test]
 fn a_wrong_turn_never_gives_other_cells() {
-    let dimension = Dimension {
-        datatype: INT32,
-        lossy: false,
-        domain: Some((Int(0), Int(100))),
-        extent: Some(Int(10)),
-    };
+    let fragments: Vec<Vec<i32>> = (0..3)
+        .map(|own| (0..10).map(|i| 3 * i + own + 5 * (i % 2)).collect())
+        .collect();
     let mut failures = 0;
     for (duplicates, number, member) in [false, true]
         .into_iter()
         .flat_map(|d| (0..16).flat_map(move |n| (0..4).map(move |m| (d, n, m))))
     {
-        let design = Design {
-            dimensions: vec![dimension.clone()],
-            duplicates,
-            tile_order: 0,
-            cell_order: 0,
-            capacity: 4,
-        };
-        let mut storage = MemoryStorage::default();
-        let schema = format!("__schema/__1_1_{UUID}");
-        storage.insert(Path::new(&schema), generic(&design.bytes()));
-        for own in 0..3 {
-            let written = Written {
-                stamps: (10, 10),
-                name: format!("__10_10_{own:032x}_22"),
-                has_timestamps: false,
-                has_delete_metadata: false,
-                cells: (0..10).map(|i| Cell::at(3 * i + own + 5 * (i % 2))).collect(),
-            };
-            written.write(&mut storage, &design);
-        }
-        let (array, _) = open(&storage);
+        let (array, _) = open(&one_dimension_of(4, duplicates, &fragments));
         let view = View::new(array, None, None).unwrap();
         let places = || {
             let cells = view.open(0)?;
@@ -528,41 +505,16 @@ fn a_wrong_turn_never_gives_other_cells() {
 
 #[test]
 fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
-    let dimension = Dimension {
-        datatype: INT32,
-        lossy: false,
-        domain: Some((Int(0), Int(5000))),
-        extent: Some(Int(10)),
-    };
-    let design = Design {
-        dimensions: vec![dimension],
-        duplicates: false,
-        tile_order: 0,
-        cell_order: 0,
-        capacity: 16,
-    };
     let sorted: Vec<i32> = (0..4000).collect();
     let turned: Vec<i32> = (0..4000).rev().collect();
     // Each sample is in order, but the samples are not in order among themselves.
     let halves: Vec<i32> = (2000..4000).chain(0..2000).collect();
     for (places, tiles) in [(sorted, 15), (turned, 250), (halves, 250)] {
-        let written = Written {
-            stamps: (10, 10),
-            name: format!("__10_10_{UUID}_22"),
-            has_timestamps: false,
-            has_delete_metadata: false,
-            cells: places.into_iter().map(Cell::at).collect(),
-        };
-        let mut storage = MemoryStorage::default();
-        let schema = format!("__schema/__1_1_{UUID}");
-        storage.insert(Path::new(&schema), generic(&design.bytes()));
-        written.write(&mut storage, &design);
-        let (array, stats) = open(&storage);
+        let (array, stats) = open(&one_dimension(&[places]));
         let view = View::new(array, None, None).unwrap();
         let cells = view.open(0).unwrap();
         let first = Output::of(|out| cells.read(Content::Data, 0..40, out)).unwrap();
-        let wanted: Vec<u8> = (0..10).flat_map(i32::to_le_bytes).collect();
-        assert!(*first == wanted);
+        assert!(*first == bytes_of(0..10));
         assert_eq!(stats.tiles_opened.get(), tiles);
     }
 }
@@ -570,6 +522,11 @@ fn the_order_of_a_large_fragment_is_looked_at_in_some_places() {
 /// An array of one INT32 dimension in tiles of 16 cells, with one fragment of these coordinates for each
 /// list.
 fn one_dimension(fragments: &[Vec<i32>]) -> MemoryStorage {
+    one_dimension_of(16, false, fragments)
+}
+
+/// [`one_dimension`], in tiles of `capacity` cells.
+fn one_dimension_of(capacity: usize, duplicates: bool, fragments: &[Vec<i32>]) -> MemoryStorage {
     let dimension = Dimension {
         datatype: INT32,
         lossy: false,
@@ -578,10 +535,10 @@ fn one_dimension(fragments: &[Vec<i32>]) -> MemoryStorage {
     };
     let design = Design {
         dimensions: vec![dimension],
-        duplicates: false,
+        duplicates,
         tile_order: 0,
         cell_order: 0,
-        capacity: 16,
+        capacity,
     };
     let mut storage = MemoryStorage::default();
     let schema = format!("__schema/__1_1_{UUID}");
