@@ -454,7 +454,7 @@ fn last_segment(uri: &[u8]) -> Option<&[u8]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::format::testing::Bytes;
     use crate::query::testing::{UUID, generic};
@@ -463,7 +463,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    fn member(name: Option<&str>, uri: &str, deleted: bool) -> GroupMember {
+    pub(crate) fn member(name: Option<&str>, uri: &str, deleted: bool) -> GroupMember {
         GroupMember {
             object_type: ObjectType::Array,
             relative: true,

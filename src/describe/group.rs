@@ -63,28 +63,19 @@ fn member_json(member: &GroupMember) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn member(name: Option<&str>, uri: &str) -> GroupMember {
-        GroupMember {
-            object_type: ObjectType::Array,
-            relative: true,
-            uri: uri.into(),
-            name: name.map(|name| name.into()),
-            deleted: false,
-        }
-    }
+    use crate::catalog::group::tests::member;
 
     #[test]
     fn a_group_is_shown_as_written() {
         let sub = GroupMember {
             object_type: ObjectType::Group,
             relative: false,
-            ..member(Some("child"), "file:///x/sub")
+            ..member(Some("child"), "file:///x/sub", false)
         };
         let group = GroupSummary {
             details: Group {
                 version: Some(2),
-                members: vec![member(None, "a"), sub],
+                members: vec![member(None, "a", false), sub],
                 removed: Vec::new(),
             },
             unregistered: vec![(b"b".to_vec(), ObjectType::Array)],
