@@ -157,20 +157,18 @@ impl Audience {
 
     /// Whether every member of group `gid` except `owner` has access, whatever other groups they are in.
     pub fn has_group(&self, gid: u32, owner: u32) -> bool {
-        let passes = |c: &Classes| {
-            let as_member = c.group && (c.gid == gid || c.others);
-            as_member && (c.owner || c.uid == owner)
-        };
-        !self.nobody && self.limits.iter().all(passes)
+        self.has_all(owner, |c| c.group && (c.gid == gid || c.others))
     }
 
     /// Whether every user outside of group `gid` except `owner` has access, whatever groups they are in.
     pub fn has_others(&self, gid: u32, owner: u32) -> bool {
-        let passes = |c: &Classes| {
-            let as_other = c.others && (c.gid == gid || c.group);
-            as_other && (c.owner || c.uid == owner)
-        };
-        !self.nobody && self.limits.iter().all(passes)
+        self.has_all(owner, |c| c.others && (c.gid == gid || c.group))
+    }
+
+    /// Whether all that limits the audience `passes`, and lets its owner in unless that is `owner`.
+    fn has_all(&self, owner: u32, passes: impl Fn(&Classes) -> bool) -> bool {
+        let mut limits = self.limits.iter();
+        !self.nobody && limits.all(|c| passes(c) && (c.owner || c.uid == owner))
     }
 }
 
