@@ -8,7 +8,6 @@ places (buffered, past the page cache, and mapped) and then whole, and compared 
 `--only I` writes and compares array `I` alone and prints its life. The last line is `N passed, N failed`, counting views.
 """
 
-import argparse
 import contextlib
 import ctypes as ct
 import json
@@ -16,11 +15,8 @@ import mmap
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 
@@ -36,7 +32,7 @@ from capi import LAYOUT_ID, VAR, Attr, Column, Dim, Pipeline, Schema, TileDBErro
 from mount import binary, errors, mounted
 from random_arrays import PiecesLib, apart
 from random_schemas import Draw
-from random_views import BASE, ArrayHunt, Moment, ViewLib, ViewLife
+from random_views import BASE, ArrayHunt, Moment, ViewLib, ViewLife, arguments, run
 from view_files import Differs, ViewComparison, npy_header, same
 
 BATCH = 20
@@ -311,11 +307,7 @@ class LongHunt(ArrayHunt):
 
     def view(self, moment, path, picks):
         """One view."""
-        if moment.dense:
-            view = moment.dense_view(path, picks and self.box(moment, picks))
-        else:
-            known = picks and [None if p == [None, None] else self.closed(p, b) for p, b in zip(picks, moment.bounds)]
-            view = moment.sparse_view(path, known)
+        view = self.truth(moment, path, picks)
         d, folder = self.d, os.path.join(self.shown, view.path)
         view.facts["schema"], view.facts["enumerations"] = moment.schema, {}
         files = list(files_of(folder, view))
@@ -488,26 +480,10 @@ class Hunt:
 def main(description=__doc__, write=write, compare=compare):
     """Runs the hunt for wrong bytes in the arrays that `write` writes."""
     warnings.filterwarnings("ignore")
-    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", type=int)
-    parser.add_argument("--views", type=int, default=2, help="times of an array, besides now")
+    parser = arguments(description, 20, 2)
     parser.add_argument("--exports", type=float, default=0.5, help="the share of views whose exports are read, too")
-    parser.add_argument("--scratch")
-    parser.add_argument("--keep")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leaves no mount behind
-    start, hunt = time.time(), Hunt(args, write, compare)
-    if args.only is not None:
-        hunt.batch(args.only, 1)
-    else:
-        for first in range(args.first, args.first + args.count, BATCH):
-            hunt.batch(first, min(BATCH, args.first + args.count - first))
-    print(f"seed {args.seed}: " + ", ".join(f"{n} {what}" for what, n in hunt.total.items()) + f"; {time.time() - start:.0f} s")
-    print(f"{hunt.total['passed']} passed, {hunt.total['failed']} failed")
-    sys.exit(1 if hunt.total["failed"] or not hunt.total["passed"] else 0)
+    run(args, lambda: Hunt(args, write, compare), BATCH)
 
 
 if __name__ == "__main__":

@@ -157,11 +157,7 @@ class ManyHunt(LongHunt):
     def view(self, moment, path, picks):
         """One view."""
         try:
-            if moment.dense:
-                view = moment.dense_view(path, picks and self.box(moment, picks))
-            else:
-                known = picks and [None if p == [None, None] else self.closed(p, b) for p, b in zip(picks, moment.bounds)]
-                view = moment.sparse_view(path, known)
+            view = self.truth(moment, path, picks)
         except TileDBError as error:
             self.refused(path, error)
             return

@@ -424,14 +424,16 @@ class ArrayHunt:
         if report.failures:
             raise Differs("; ".join(report.failures[:5]))
 
+    def truth(self, moment, path, picks):
+        """What libtiledb has in one view."""
+        if moment.dense:
+            return moment.dense_view(path, picks and self.box(moment, picks))
+        return moment.sparse_view(path, picks and [None if p == [None, None] else self.closed(p, b) for p, b in zip(picks, moment.bounds)])
+
     def view(self, moment, path, picks):
         """One view."""
         try:
-            if moment.dense:
-                truth = moment.dense_view(path, picks and self.box(moment, picks))
-            else:
-                known = picks and [None if p == [None, None] else self.closed(p, b) for p, b in zip(picks, moment.bounds)]
-                truth = moment.sparse_view(path, known)
+            truth = self.truth(moment, path, picks)
         except TileDBError as error:
             self.refused(path, error)
             return
@@ -590,29 +592,40 @@ class Hunt:
             Path(to + ".log").write_text("\n".join(life) + "\n\n" + "\n".join(failures) + "\n")
 
 
-def main():
-    """Runs the hunt."""
-    warnings.filterwarnings("ignore", category=DeprecationWarning)  # forks of a process with threads
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+def arguments(description, count, views):
+    """What a hunt can be told."""
+    parser = argparse.ArgumentParser(description=description.split("\n\n")[0])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only", type=int)
-    parser.add_argument("--views", type=int, default=5, help="times of an array, besides now")
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--views", type=int, default=views, help="times of an array, besides now")
     parser.add_argument("--scratch")
     parser.add_argument("--keep")
-    args = parser.parse_args()
+    return parser
+
+
+def run(args, make, batch):
+    """Runs the hunt that `make` makes, by batches of so many arrays."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leaves no mount behind
-    start, hunt = time.time(), Hunt(args)
+    start, hunt = time.time(), make()
     if args.only is not None:
         hunt.batch(args.only, 1)
     else:
-        for first in range(args.first, args.first + args.count, BATCH):
-            hunt.batch(first, min(BATCH, args.first + args.count - first))
+        for first in range(args.first, args.first + args.count, batch):
+            hunt.batch(first, min(batch, args.first + args.count - first))
     print(f"seed {args.seed}: " + ", ".join(f"{n} {what}" for what, n in hunt.total.items()) + f"; {time.time() - start:.0f} s")
     print(f"{hunt.total['passed']} passed, {hunt.total['failed']} failed")
     sys.exit(1 if hunt.total["failed"] or not hunt.total["passed"] else 0)
+
+
+def main():
+    """Runs the hunt."""
+    warnings.filterwarnings("ignore", category=DeprecationWarning)  # forks of a process with threads
+    parser = arguments(__doc__, 40, 5)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    run(args, lambda: Hunt(args), BATCH)
 
 
 if __name__ == "__main__":
