@@ -66,7 +66,7 @@ impl Files {
     }
 
     /// Whether all files that reading cells needs are open.
-    pub(super) fn is_complete(&self) -> bool {
+    fn is_complete(&self) -> bool {
         let (files, var) = (&self.files, self.field.cell_val_num.is_var());
         files.fixed.is_some()
             && (!var || files.var.is_some() && files.var_sizes.is_some())
