@@ -237,13 +237,14 @@ const MAX_SEARCHED: usize = 10_000;
 /// Whether neither `root` nor a directory below it is an array or a group; None if `until` or
 /// [`MAX_SEARCHED`] was reached first, or one of them cannot be listed. Searches breadth-first.
 fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
+    // To list a group takes looking at all arrays in it.
+    let is_object = |directory: &Arc<dyn Directory>| directory.kind() != DirectoryKind::Other;
+    if is_object(&root) {
+        return Some(false);
+    }
     let mut waiting = VecDeque::from([root]);
     let (mut seen, mut all_listed) = (1, true);
     while let Some(directory) = waiting.pop_front() {
-        // To list a group takes looking at all arrays in it.
-        if directory.kind() != DirectoryKind::Other {
-            return Some(false);
-        }
         let Ok(listing) = directory.list() else {
             all_listed = false;
             continue;
@@ -254,6 +255,9 @@ fn is_bare(root: Arc<dyn Directory>, until: Instant) -> Option<bool> {
             }
             let own = seen == 1 && *name == *OWN_DIRECTORY;
             if !own && let Ok(Some(Node::Directory(below))) = directory.lookup(&name) {
+                if is_object(&below) {
+                    return Some(false);
+                }
                 waiting.push_back(below);
                 seen += 1;
             }
