@@ -114,6 +114,12 @@ impl View {
         }
     }
 
+    /// Whether a view of the same array, time and part would be the same now; false also where only making it
+    /// can tell.
+    pub(crate) fn is_current(&self) -> bool {
+        self.of.is_current()
+    }
+
     /// A view of this state that begins with the same cells as this one, at least `most` of them unless there
     /// are fewer. It knows how many cells it has without looking at all cells of this view.
     pub(crate) fn head(&self, most: u64) -> Result<View> {

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 /// How often a file of a fragment had been found changed, by the fragments' indexes, oldest first; those of
 /// which none had are left out.
-#[derive(Clone, Default, Hash)]
+#[derive(Clone, Default, PartialEq, Hash)]
 pub(super) struct Changes(Vec<(usize, u64)>);
 
 impl Changes {
@@ -67,7 +67,7 @@ impl Selection {
         labels: impl FnOnce(&Array, &When, &Schema) -> Arc<[AxisLabel]>,
     ) -> Result<Selection> {
         let snapshot = array.snapshot_at(&when)?;
-        let schema_file = array.schema_file(&snapshot)?;
+        let schema_file = array.schema_file(&snapshot)?.clone();
         let schema = array.schemas.get(&schema_file.name)?;
         if snapshot.sparse != (schema.array_type == ArrayType::Sparse) {
             // Nobody knows which fragments count.
@@ -91,20 +91,24 @@ impl Selection {
             schema_file,
             labels,
         };
-        Ok(whole.part(None, None))
+        Ok(whole.into_part(None, None))
     }
 
     /// The cells in `subarray` (None: the whole domain) of the same array at the same time; if `most` is
     /// given, only so many of the first ones. `subarray` has one range per dimension, in the schema's order,
     /// already checked against the domain.
     pub(crate) fn part(&self, subarray: Option<Vec<DimRange>>, most: Option<u64>) -> Selection {
+        self.clone().into_part(subarray, most)
+    }
+
+    fn into_part(self, subarray: Option<Vec<DimRange>>, most: Option<u64>) -> Selection {
         let mut part = Selection {
             incomplete: self.snapshot.check_complete(now()).err(),
             unsorted: self.known_unsorted(),
             changes: self.known_changes(),
             subarray,
             most,
-            ..self.clone()
+            ..self
         };
         part.state = part.hash();
         part
@@ -156,6 +160,21 @@ impl Selection {
             true => state,
             false => hash(&(state, &*self.labels)),
         }
+    }
+
+    /// Whether the same would be selected now; false also where only selecting it can tell.
+    pub(super) fn is_current(&self) -> bool {
+        if !self.labels.is_empty() || self.incomplete.is_some() {
+            return false;
+        }
+        let snapshot = self.array.snapshot_at(&self.when);
+        let is_seen = snapshot.is_ok_and(|snapshot| Arc::ptr_eq(&snapshot, &self.snapshot));
+        let schema = || self.array.schemas.get(&self.schema_file.name);
+        is_seen
+            && schema().is_ok_and(|schema| Arc::ptr_eq(&schema, &self.schema))
+            && self.snapshot.check_complete(now()).is_ok()
+            && self.unsorted == self.known_unsorted()
+            && self.changes == self.known_changes()
     }
 
     /// The array.

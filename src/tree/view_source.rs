@@ -34,6 +34,11 @@ pub struct ViewSource {
 impl ViewSource {
     /// The current view. Its cells cannot be read if a committed fragment is missing.
     pub fn view(&self) -> Result<Arc<View>> {
+        let last = lock(&self.last).clone();
+        if let Some(view) = last.filter(|view| view.is_current()) {
+            self.context.keep_view(&self.last, &view);
+            return Ok(view);
+        }
         let found = self.select();
         let gone = |error: &Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Missing);
         let error = found
@@ -101,11 +106,14 @@ impl ViewSource {
     /// array and its labels [changed](crate::catalog::snapshot::Snapshot::changed).
     pub fn mtime(&self) -> u64 {
         let ArrayAt { array, when } = &self.array_at;
-        let schema = self.array_at.schema().ok();
+        let Ok(snapshot) = self.array_at.snapshot() else {
+            return 0;
+        };
+        let schema = array.schema(&snapshot).ok();
         let labels = schema.iter().flat_map(|schema| &schema.dimension_labels);
         let labels = labels.filter_map(|label| array.label(label)?.snapshot_at(when).ok());
-        let all = self.array_at.snapshot().into_iter().chain(labels);
-        all.map(|snapshot| snapshot.changed()).max().unwrap_or(0)
+        let changes = labels.map(|labels| labels.changed());
+        changes.fold(snapshot.changed(), u64::max)
     }
 }
 
