@@ -113,7 +113,6 @@ impl Array {
 
     /// The contents of its directory; at most a tenth of a second old.
     pub(crate) fn listing(&self) -> Result<Arc<ArrayListing>> {
-        let fragments = self.path.join("__fragments");
         let prepare = || self.expect_fragments();
         let read = |before: Option<&ArrayListing>| {
             let listing = self.read_listing(before)?;
@@ -125,7 +124,7 @@ impl Array {
             let now = now();
             let mut missing = listing.missing.iter();
             if missing.any(|missing| missing.expected_until >= now) {
-                self.engine.list_anew(&fragments);
+                self.engine.list_anew(&self.path.join("__fragments"));
             }
         }
         Ok(listing)
@@ -292,8 +291,8 @@ impl Array {
     }
 
     /// The file of the schema in force in a snapshot.
-    pub(crate) fn schema_file(&self, snapshot: &Snapshot) -> Result<SchemaFile> {
-        snapshot.schema_file().cloned().ok_or_else(|| {
+    pub(crate) fn schema_file<'s>(&self, snapshot: &'s Snapshot) -> Result<&'s SchemaFile> {
+        snapshot.schema_file().ok_or_else(|| {
             Error::corrupt("the array has no schema")
                 .at(0)
                 .in_file(self.engine.storage.display(&self.path))

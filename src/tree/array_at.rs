@@ -39,7 +39,7 @@ impl ArrayAt {
 
     /// The file of the current schema.
     pub fn schema_file(&self) -> Result<SchemaFile> {
-        self.array.schema_file(&*self.snapshot()?)
+        self.array.schema_file(&*self.snapshot()?).cloned()
     }
 
     /// The current schema.
