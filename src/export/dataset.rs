@@ -23,7 +23,7 @@ mod tests;
 use super::chunks::{Chunks, Extent, MAX_LISTED_CHUNKS, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Ground, Naming, VariableKind};
-use super::hdf5::{MAX_RANK, Messages};
+use super::hdf5::MAX_RANK;
 use super::joined::{self, Joined, Source as _, SourceArray};
 use super::metadata::gdal::Axes;
 use super::metadata::{GroupMetadata, Metadata};
@@ -421,14 +421,10 @@ impl Group {
             }
         }
         if lengths == Lengths::Exact {
-            let attributes = &group.metadata.attributes;
-            let named = grid::of_pairs(attributes, Naming::NetCdf);
-            for ((key, _), (name, value)) in attributes.iter().zip(&named) {
-                if !Messages::fits(name, value) {
-                    let reason = "dataset.nc: HDF5 has no room for such a long attribute";
-                    group.left_out.push((shown(key), reason.to_owned()));
-                }
-            }
+            let too_long = grid::too_long_for_hdf5(&group.metadata.attributes);
+            let reason = "dataset.nc: HDF5 has no room for such a long attribute";
+            let too_long = too_long.iter().map(|key| (shown(key), reason.to_owned()));
+            group.left_out.extend(too_long);
         }
         group.join(found, lengths)?;
         let mut taken: HashSet<String> = group.variables.iter().map(|one| one.name.clone()).collect();

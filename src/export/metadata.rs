@@ -26,7 +26,7 @@ mod rules;
 mod tests;
 pub(super) mod wkt;
 
-use super::grid::{Attributes, Value};
+use super::grid::{self, Attributes, Value};
 use super::raster::Placed;
 use crate::bytes::Keep;
 use crate::engine::Engine;
@@ -60,7 +60,7 @@ const MAX_GDAL: u64 = 1 << 22;
 
 /// The most bytes of the key and the value of a field's attribute: an attribute of HDF5 has 65,535 with its
 /// header.
-const MAX_ATTRIBUTE: usize = 65_535 - 512;
+pub(super) const MAX_ATTRIBUTE: usize = 65_535 - 512;
 
 /// The most bytes of memory for all pairs.
 const MAX_MEMORY: usize = 32 << 20;
@@ -137,6 +137,12 @@ impl Metadata {
         let object = array.engine.number(&("metadata", &array.path, view.state()));
         let make = || {
             let mut metadata = Metadata::sort(view.fields(), pairs(view)?);
+            if view.is_dense() {
+                let too_long = grid::too_long_for_hdf5(&metadata.array);
+                let reason = "array.nc: HDF5 has no room for such a long attribute";
+                let too_long = too_long.into_iter().map(|key| (key, reason));
+                metadata.left_out.extend(too_long);
+            }
             let mut reasons = Vec::new();
             if let Some(placed) = Placed::of(&metadata, view)? {
                 if placed.bands_differ_in_nodata(view) {
@@ -219,9 +225,11 @@ impl Metadata {
                     programs.insert(key, value);
                     continue;
                 }
+                (None, None) if own.starts_with(b"_") => continue,
                 (None, None) => {
-                    if let (Ok(value), false) = (value, own.starts_with(b"_")) {
-                        array.entry(own.to_vec()).or_insert(value);
+                    match value {
+                        Ok(value) => drop(array.entry(own.to_vec()).or_insert(value)),
+                        Err(reason) => out.left_out.push((key, reason)),
                     }
                     continue;
                 }

@@ -194,7 +194,7 @@ MALFORMED = {
     f"{ATTR}i._FillValue": 40000, f"{ATTR}i.valid_range": (0.5, 2.0), f"{ATTR}i._Netcdf4Dimid": 3, f"{ATTR}i.DIMENSION_LIST": "x",
     f"{ATTR}d.units": "metres", f"{ATTR}e.flag_meanings": "x y", f"{ATTR}b._FillValue": 0, f"{ATTR}b.dtype": "float",
     "__tiledb_dim.i.units": "m", f"{ATTR}i.missing_value": np.array([1.5]), "_CRS": 4326,
-    "_gdal": "x",
+    "_gdal": "x", "bytes": b"\xff", "long": "x" * 65530,
 }
 GOOD = {
     f"{ATTR}i.units": "kg", f"{ATTR}i.NAME": "hidden", f"{ATTR}i.a.b": "dots", f"{ATTR}i.j.units": "dotted", f"{ATTR}n.coordinates": "lat nowhere",

@@ -2,6 +2,8 @@
 
 use super::{Attributes, Naming, Value, Variable};
 use crate::error::{Error, Result};
+use crate::export::hdf5::Messages;
+use crate::export::metadata::MAX_ATTRIBUTE;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Field;
 use crate::names;
@@ -98,6 +100,17 @@ pub(in crate::export) fn of_pairs(pairs: &[(Vec<u8>, Value)], naming: Naming) ->
     let keys = pairs.iter().map(|(key, _)| &**key);
     let values = pairs.iter().map(|(_, value)| value.clone());
     named(keys, naming).into_iter().zip(values).collect()
+}
+
+/// The keys of those pairs of an array or a group that are too long for an attribute of HDF5.
+pub(in crate::export) fn too_long_for_hdf5(pairs: &[(Vec<u8>, Value)]) -> Vec<Vec<u8>> {
+    if pairs.iter().all(|(_, value)| value.len() <= MAX_ATTRIBUTE) {
+        return Vec::new();
+    }
+    let attributes = of_pairs(pairs, Naming::NetCdf);
+    let too_long = pairs.iter().zip(&attributes);
+    let too_long = too_long.filter(|(_, (name, value))| !Messages::fits(name, value));
+    too_long.map(|((key, _), _)| key.clone()).collect()
 }
 
 /// The names of attributes with these keys.

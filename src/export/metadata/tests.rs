@@ -307,7 +307,7 @@ fn what_gdal_tells_is_left_out_with_a_reason_if_it_is_too_long() {
 }
 
 #[test]
-fn keys_of_other_programs_are_not_shown() {
+fn keys_of_other_programs_are_not_shown_and_bytes_are_left_out() {
     let metadata = sorted(
         &fields(&[("a", Role::Attribute(0), Datatype::Int32, ONE, false)]),
         [
@@ -317,6 +317,7 @@ fn keys_of_other_programs_are_not_shown() {
             ("__np_flat___pandas_index_dims", Ok(floats(&[1.0]))),
             ("__np_flat___tiledb_attr.a.range", Ok(floats(&[1.0, 2.0]))),
             ("blob", Err("it is bytes without a type")),
+            ("_blob", Err("it is bytes without a type")),
         ],
     );
     let array = |key: &str, value| (key.as_bytes().to_vec(), value);
@@ -325,7 +326,8 @@ fn keys_of_other_programs_are_not_shown() {
         [array("both", text("plain")), array("flat", floats(&[1.0]))]
     );
     assert_eq!(metadata.fields, [vec![("range".to_owned(), floats(&[1.0, 2.0]))]]);
-    assert_eq!(metadata.left_out, []);
+    let left_out = (b"blob".to_vec(), "it is bytes without a type");
+    assert_eq!(metadata.left_out, [left_out]);
 }
 
 #[test]
