@@ -645,7 +645,7 @@ fn array_kind(array: &dyn Directory, metadata: &Value) -> Result<(Option<String>
     let kind = match keys.iter().find_map(|key| metadata[key]["value"].as_str()) {
         Some(kind) => escape(kind),
         None if has("_gdal") => "raster".to_owned(),
-        None if has("GEOMETRY_ATTRIBUTE_NAME") => "geometry".to_owned(),
+        None if is_layer(metadata) => LAYERS.to_owned(),
         None if has("__pandas_index_dims") => "table".to_owned(),
         None => return Ok((None, exports(array)?)),
     };
@@ -686,10 +686,8 @@ fn raster_image(array: &dyn Directory) -> Result<Option<&'static str>> {
 /// Writes the place on the ground of an array, and the units of its variables, as far as the conventions of
 /// the program that wrote it tell them.
 fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: &Value) -> Result<()> {
-    if !metadata["GEOMETRY_ATTRIBUTE_NAME"].is_null() {
-        let crs = metadata["CRS"]["value"].as_str();
-        let crs = crs.and_then(|crs| serde_json::from_str::<Value>(crs).ok());
-        if let Some(name) = crs.as_ref().and_then(|crs| crs["name"].as_str()) {
+    if is_layer(metadata) {
+        if let Some(name) = metadata["CRS"]["value"].as_str().and_then(system_name) {
             line(out, "crs", escape(name));
         }
         let ends = ["MINX", "MAXX", "MINY", "MAXY"];
@@ -720,6 +718,23 @@ fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: 
     Ok(())
 }
 
+/// Whether an array is a layer of geometries.
+fn is_layer(metadata: &Value) -> bool {
+    !metadata["GEOMETRY_ATTRIBUTE_NAME"].is_null() || metadata["dataset_type"]["value"] == LAYERS
+}
+
+/// The `dataset_type` of layers, and of groups of them.
+const LAYERS: &str = "geometry";
+
+/// The name of a reference system: that of PROJJSON, the first text of a WKT, or all of a code. None if it is
+/// JSON without a name.
+fn system_name(system: &str) -> Option<String> {
+    match serde_json::from_str(system) {
+        Ok(Value::Object(json)) => Some(json.get("name")?.as_str()?.to_owned()),
+        _ => Some(system.split('"').nth(1).unwrap_or(system).to_owned()),
+    }
+}
+
 /// Writes the reference systems of a Zarr hierarchy, and the extents of what lies in them.
 fn write_place(out: &mut String, zarr: &ZarrGroup) {
     let all = zarr.all_arrays();
@@ -727,11 +742,9 @@ fn write_place(out: &mut String, zarr: &ZarrGroup) {
         let Some(system) = mapping.text("crs_wkt").or_else(|| mapping.text("spatial_ref")) else {
             continue;
         };
-        let json = serde_json::from_str::<Value>(system).ok();
-        let crs = json.as_ref().and_then(|json| json["name"].as_str());
-        // The name is the first text of a WKT; a code has none.
-        let crs = crs.or_else(|| system.split('"').nth(1));
-        line(out, "crs", escape(crs.unwrap_or(system)));
+        if let Some(name) = system_name(system) {
+            line(out, "crs", escape(name));
+        }
         let mut arrays = all.iter().map(|(_, array)| array);
         let mapped = arrays.find(|array| array.text("grid_mapping") == Some(name));
         let found = mapped.zip(mapping.text("GeoTransform"));
@@ -793,6 +806,49 @@ fn anndata(group: &dyn Directory) -> Result<Vec<String>> {
     Ok(found)
 }
 
+/// The tables of the arrays of a group.
+fn layers(names: Names, group: &dyn Directory) -> Result<Vec<String>> {
+    let listing = group.list()?;
+    let mut found = Vec::new();
+    for (name, _) in listing.entries() {
+        if let Some(member) = below(group, &name)?
+            && member.kind() == DirectoryKind::Array
+        {
+            found.push(format!("{}/data/table.parquet", names.show_in_text(&name)));
+        }
+    }
+    Ok(found)
+}
+
+/// Adds the variables of a group of a data set that the Zarr hierarchy lacks: those of text. `said` is
+/// `dataset.json`, or what it says of a group in it, which is at `path`.
+fn text_rows(rows: &mut Vec<[String; 5]>, names: Names, said: &Value, path: &str) {
+    let left_out = items(&said["left_out"]).iter();
+    let left_out = left_out.filter(|one| text(&one["reason"]).starts_with("dataset.zarr:"));
+    let left_out: HashSet<&str> = left_out.map(|one| text(&one["what"])).collect();
+    for variable in items(&said["variables"]) {
+        let what = format!("{}/{}", text(&variable["array"]), text(&variable["attribute"]));
+        if !left_out.contains(&*what) {
+            continue;
+        }
+        let dimensions = || items(&variable["dimensions"]).iter().map(text);
+        let shape: Vec<String> = dimensions()
+            .map(|name| said["dimensions"][name].to_string())
+            .collect();
+        let dimensions: Vec<String> = dimensions().map(|name| names.show_text(name)).collect();
+        rows.push([
+            names.show_text(&format!("{path}{}", text(&variable["name"]))),
+            "text".to_owned(),
+            dimensions.join(" "),
+            shape.join(" × "),
+            String::new(),
+        ]);
+    }
+    for (name, inner) in said["groups"].as_object().into_iter().flatten() {
+        text_rows(rows, names, inner, &format!("{path}{name}/"));
+    }
+}
+
 /// Writes what a group is: its kind, what to open it with, and the variables of its data set with their units
 /// and their place on the ground. Nothing for a mere folder of arrays.
 fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()> {
@@ -833,7 +889,17 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
             }
             (open, zarr)
         }
-        (None, None) => return Ok(()),
+        (None, None) => {
+            let tables = if kind == LAYERS {
+                layers(names, group)?
+            } else {
+                Vec::new()
+            };
+            if !tables.is_empty() {
+                line(out, "open", tables.join(", "));
+            }
+            return Ok(());
+        }
     };
     line(out, "open", open.join(", "));
     write_place(out, &zarr);
@@ -853,6 +919,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
             array.text("units").map(escape).unwrap_or_default(),
         ]);
     }
+    text_rows(&mut rows, names, &document(group, "dataset.json")?, "");
     out.push('\n');
     table(out, &rows);
     Ok(())

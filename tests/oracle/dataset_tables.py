@@ -7,6 +7,7 @@ Runs where requirements-datasets.txt is installed: TileDB-Py makes data frames w
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import warnings
@@ -212,6 +213,15 @@ def write_vectors(folder):
                     array.meta["GEOMETRY_ATTRIBUTE_NAME"] = attribute
 
 
+def write_layers(folder):
+    """A group of layers, as GDAL's driver has them."""
+    tiledb.Group.create(f"{folder}/group")
+    shutil.copytree(f"{folder}/no_system", f"{folder}/group/layers/points")
+    with tiledb.Group(f"{folder}/group", "w") as group:
+        group.add("layers/points", name="points", relative=True)
+        group.meta["dataset_type"] = "geometry"
+
+
 def compare_vectors(checks, point):
     """GeoPandas reads geometries, reference system and extent."""
     for name, attribute in {"uint8": "wkb_geometry", "blob": "geom", "wkt": "wkb_geometry", "alone": "shape", "no_system": "geom", "no_name": "wkb_geometry"}.items():
@@ -278,6 +288,7 @@ def main():
         next(frames())[1].to_csv(f"{folder}/rows.csv", index=False)
         tiledb.from_csv(f"{folder}/frames/of_csv", f"{folder}/rows.csv", sparse=True)
         write_vectors(f"{folder}/vectors")
+        write_layers(f"{folder}/vectors")
         write_malformed(f"{folder}/malformed")
         empty = list(write_empty(f"{folder}/empty"))
         with mounted(f"{folder}/frames") as point:
@@ -294,6 +305,9 @@ def main():
                 checks.equal("info of a data frame", [frame_said.get(key) for key in ("kind", "open")], ["table", "table.parquet, table.csv, in data/"])
                 checks.equal("info of a layer", [layer_said.get(key) for key in ("kind", "crs", "extent")],
                              ["geometry", CRS["name"], "X {:g}..{:g}, Y {:g}..{:g}".format(*(EXTENT[f"LAYER_EXTENT_{end}"] for end in ("MINX", "MAXX", "MINY", "MAXY")))])
+                wkt_said, unnamed_said, group_said = (described(f"{folder}/vectors/{name}") for name in ("wkt", "no_name", "group"))
+                checks.equal("info of layers with WKT, without names, and of their group", [wkt_said.get("crs"), unnamed_said.get("kind"), group_said.get("kind"), group_said.get("open")],
+                             ["WGS 84", "geometry", "geometry", "points/data/table.parquet"])
                 run_lines(checks, "tables", f"{folder}/documented", {"array": frame, "layer": vectors / "blob"})
         with mounted(f"{folder}/empty") as point:
             compare_empty(checks, point, empty)

@@ -403,6 +403,7 @@ def trees(checks, source, folder, point):
         lines = [line.split() for line in done.stdout.splitlines()]
         checks.equal(f"{name}: info, exit code and kind", (done.returncode, ["kind", "data", "set"] in lines, ["open", "dataset.zarr,", "dataset.nc"] in lines), (0, True, True))
         checks.equal(f"{name}: info of a variable", f"temp int16 time y x {len(DAYS)} × 6 × 7 K".split() in lines, True)
+        checks.equal(f"{name}: info of text, which dataset.zarr lacks", ["letter", "text", "y", "6"] in lines, True)
         checks.equal(f"{name}: info has no member called dataset.zarr", [line for line in lines if "dataset.zarr:" in line], [])
         done = subprocess.run(["ncdump", "-h", group / "dataset.nc"], capture_output=True, text=True, timeout=60)
         checks.equal(f"{name}: ncdump", [line in done.stdout for line in ("temp:_FillValue = -999s ;", "group: model {", "char letter(y) ;", "int crs ;")], [True] * 4)
