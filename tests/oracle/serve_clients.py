@@ -139,6 +139,11 @@ def arrays(clients):
     clients.compare("zarr through obstore", lambda top: zarr.open_group(through_obstore(top), mode="r")["a"][PART], "array.zarr", 20, MIB)
     clients.compare("xarray through fsspec", xarray_of, "array.zarr", 20, MIB)
     clients.compare("xarray through obstore", lambda top: xarray_of(through_obstore(top)), "array.zarr", 20, MIB)
+    # Without consolidated metadata, as `anndata.zarr` is. A store of a URL below the root lists nothing.
+    members = lambda store, path: sorted(zarr.open_group(store, path=path, mode="r", use_consolidated=False))  # noqa: E731
+    top, inside = clients.url.removesuffix(DATA), f"{DATA}array.zarr"
+    here = members(str(clients.point / "array.zarr"), "")
+    clients.count("members through obstore", lambda: members(through_obstore(top), inside), here, 20, MIB)
     clients.compare("h5py through fsspec", h5py_through_fsspec, "array.nc", 20, MIB)
     # GDAL asks for each of the names that a file beside an image may have.
     here = window(str(clients.point / IMAGE))
