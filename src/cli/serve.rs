@@ -99,16 +99,25 @@ pub(super) struct ServeArgs {
     log_args: logging::LogArgs,
 }
 
-/// An origin as browsers send it, or `*`.
+/// An origin as browsers send it, without the port that its scheme has anyway, or `*`.
 fn parse_origin(text: &str) -> Result<String, String> {
     let origin = text.trim_end_matches('/');
-    let is_origin = |(scheme, host): (&str, &str)| {
+    let is_origin = |(scheme, host): &(&str, &str)| {
         !scheme.is_empty() && !host.is_empty() && !host.contains(['/', '?', '#', '@', ' '])
     };
-    match origin == "*" || origin.split_once("://").is_some_and(is_origin) {
-        true => Ok(origin.to_owned()),
-        false => Err("an origin has a scheme and a host, as https://example.org".to_owned()),
+    if origin == "*" {
+        return Ok(origin.to_owned());
     }
+    let (scheme, host) = origin
+        .split_once("://")
+        .filter(is_origin)
+        .ok_or("an origin has a scheme and a host, as https://example.org")?;
+    let port = match scheme.to_ascii_lowercase().as_str() {
+        "http" => ":80",
+        "https" => ":443",
+        _ => "",
+    };
+    Ok(format!("{scheme}://{}", host.strip_suffix(port).unwrap_or(host)))
 }
 
 /// Parses the path of a prefix, to one without a slash at the end.
@@ -273,6 +282,24 @@ mod tests {
             (10, 1, 1),
         ] {
             assert_eq!(most_connections(asked, files), most);
+        }
+    }
+
+    #[test]
+    fn origins_are_as_browsers_send_them() {
+        for (text, origin) in [
+            ("*", "*"),
+            ("https://a.example", "https://a.example"),
+            ("https://a.example:443/", "https://a.example"),
+            ("HTTP://a.example:80", "HTTP://a.example"),
+            ("http://a.example:443", "http://a.example:443"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+            ("app://local:80", "app://local:80"),
+        ] {
+            assert_eq!(parse_origin(text), Ok(origin.to_owned()));
+        }
+        for text in ["", "a.example", "https://", "://a", "https://a/b", "https://u@a"] {
+            assert!(parse_origin(text).is_err(), "{text}");
         }
     }
 
