@@ -5,7 +5,9 @@ use super::shown::ShownArgs;
 use super::source::{check_source, open_tree};
 use super::{Failure, logging, show_path};
 use crate::Error;
-use crate::serve::{AccessLog, Address, Cors, Hosts, Listener, Nodes, Pool, Server, Settings, Site};
+use crate::serve::{
+    AccessLog, Address, Cors, Hosts, Listener, Nodes, Pool, Server, Settings, Site, without_port,
+};
 use crate::tree;
 use clap::{Args, ValueHint};
 use nix::sys::resource::{Resource, getrlimit};
@@ -71,7 +73,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert", value_hint = ValueHint::FilePath)]
     tls_key: Option<PathBuf>,
     /// A name by which clients may call this server, besides addresses and localhost; `*` for any
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_host)]
     host: Vec<String>,
     /// Let scripts of this site read, as https://example.org; `*` for those of all
     #[arg(long, value_name = "ORIGIN", value_parser = parse_origin)]
@@ -97,6 +99,13 @@ pub(super) struct ServeArgs {
     shown: ShownArgs,
     #[command(flatten)]
     log_args: logging::LogArgs,
+}
+
+/// A name of this server. The port that clients give with it says nothing.
+fn parse_host(text: &str) -> Result<String, String> {
+    let name = without_port(text).filter(|name| !name.contains('/'));
+    let name = name.ok_or("a name is no URL: it is like data.example.org")?;
+    Ok(name.to_owned())
 }
 
 /// An origin as browsers send it, without the port that its scheme has anyway, or `*`.
@@ -282,6 +291,21 @@ mod tests {
             (10, 1, 1),
         ] {
             assert_eq!(most_connections(asked, files), most);
+        }
+    }
+
+    #[test]
+    fn names_of_the_server_have_no_port() {
+        for (text, name) in [
+            ("*", "*"),
+            ("data.example", "data.example"),
+            ("data.example:8443", "data.example"),
+            ("[::1]:80", "[::1]"),
+        ] {
+            assert_eq!(parse_host(text), Ok(name.to_owned()));
+        }
+        for text in ["", ":80", "https://data.example", "data.example/", "a:b"] {
+            assert!(parse_host(text).is_err(), "{text}");
         }
     }
 

@@ -49,7 +49,7 @@ impl Hosts {
 }
 
 /// The name or address of a Host; None if it is neither.
-fn without_port(host: &str) -> Option<&str> {
+pub fn without_port(host: &str) -> Option<&str> {
     let end = match host.starts_with('[') {
         true => host.find(']')? + 1,
         false => host.find(':').unwrap_or(host.len()),

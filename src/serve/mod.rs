@@ -38,7 +38,7 @@ mod server;
 mod socket;
 pub mod webdav;
 
-pub use access::Hosts;
+pub use access::{Hosts, without_port};
 pub use answer::Site;
 pub use cors::Cors;
 pub use listen::{Address, Listener};
