@@ -8,6 +8,7 @@ use crate::Error;
 use crate::serve::{
     AccessLog, Address, Cors, Hosts, Listener, Nodes, Pool, Server, Settings, Site, without_port,
 };
+use crate::storage::location::Location;
 use crate::tree;
 use clap::{Args, ValueHint};
 use nix::sys::resource::{Resource, getrlimit};
@@ -16,9 +17,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, available_parallelism};
 
 pub(super) const HELP: &str = "\
 Without --token-file and --no-auth, only processes of this user and of root
@@ -181,7 +183,12 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         max_connections: most_connections(args.max_connections, files),
     };
     let https = settings.tls.is_some();
-    let pool = Pool::new(threads).map_err(fail)?;
+    let in_line = match &source {
+        Location::Local(_) => available_parallelism().map_or(1, NonZeroUsize::get),
+        // Most of them wait for the network.
+        Location::Remote(_) => threads,
+    };
+    let pool = Pool::new(threads, in_line).map_err(fail)?;
     let server = Server::new(site, pool, settings).map_err(fail)?;
     let urls: io::Result<Vec<String>> = listeners
         .iter()

@@ -1,7 +1,7 @@
 //! Bodies of answers: bytes, or pieces of which the next is made while one is sent.
 
 use super::Pieces;
-use super::pool::Pool;
+use super::pool::{Line, Pool};
 use super::socket::Busy;
 use crate::bytes::Output;
 use crate::error::{Error, ErrorKind, Result};
@@ -192,6 +192,7 @@ type Ended = Box<dyn FnOnce(u64, Option<&Error>) + Send>;
 /// The body of an answer. Dropping it ends the work for it.
 pub struct Body {
     pool: Pool,
+    line: Arc<Line>,
     gone: Arc<AtomicBool>,
     busy: Busy,
     first: Option<Bytes>,
@@ -230,6 +231,7 @@ impl Body {
         };
         Body {
             pool,
+            line: Arc::default(),
             gone,
             busy,
             first: first.filter(|first| !first.is_empty()),
@@ -260,8 +262,9 @@ impl Body {
                     let Some(piece) = pieces.next(size) else { break };
                     let file = pieces.file.clone();
                     self.rest = Some(Rest::File(pieces));
-                    self.pool
-                        .run(&self.gone, move || Ok((Some(file.read(piece)?), None)))
+                    self.pool.run_in(&self.line, &self.gone, move || {
+                        Ok((Some(file.read(piece)?), None))
+                    })
                 }
                 Rest::Sequence(mut pieces) => self.pool.run(&self.gone, move || {
                     let next = pieces.next().transpose()?;
@@ -400,7 +403,7 @@ pub(super) mod tests {
         let pieces = [Ok(Bytes::from_static(b"first")), Err(Error::internal("damaged"))];
         let content = Content::of(Box::new(pieces.into_iter())).unwrap();
         let busy = Connection::new().begin();
-        let pool = Pool::new(1).unwrap();
+        let pool = Pool::new(1, 1).unwrap();
         let mut body = Body::new(content, pool.clone(), Arc::default(), busy, |_, _| {});
         let woken: Arc<Woken> = Arc::default();
         let waker = Waker::from(woken.clone());

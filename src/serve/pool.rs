@@ -14,12 +14,40 @@ use tokio::sync::oneshot;
 struct Job {
     gone: Arc<AtomicBool>,
     work: Box<dyn FnOnce() + Send>,
+    /// The line that it has left.
+    line: Option<Arc<Line>>,
+}
+
+/// Jobs of which few are done at once: see [`Pool::run_in`].
+#[derive(Default)]
+pub struct Line(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    /// Jobs that have left the line and are not done.
+    left: usize,
+    jobs: VecDeque<Job>,
+}
+
+impl Line {
+    /// The job after one that is done.
+    fn next(self: Arc<Self>) -> Option<Job> {
+        let mut waiting = lock(&self.0);
+        let Some(job) = waiting.jobs.pop_front() else {
+            waiting.left -= 1;
+            return None;
+        };
+        drop(waiting);
+        let line = Some(self);
+        Some(Job { line, ..job })
+    }
 }
 
 /// A number of threads, and the jobs that wait for one, in their order. The threads end with the process.
 #[derive(Clone)]
 pub struct Pool {
     state: Arc<Mutex<State>>,
+    in_line: usize,
 }
 
 #[derive(Default)]
@@ -31,8 +59,8 @@ struct State {
 }
 
 impl Pool {
-    /// Starts `threads` threads.
-    pub fn new(threads: usize) -> Result<Pool> {
+    /// Starts `threads` threads, of which `in_line` do jobs of a line at once.
+    pub fn new(threads: usize, in_line: usize) -> Result<Pool> {
         let state: Arc<Mutex<State>> = Arc::default();
         for _ in 0..threads {
             let state = state.clone();
@@ -41,7 +69,7 @@ impl Pool {
                 .spawn(move || work(&state))
                 .map_err(|error| Error::io(&error))?;
         }
-        Ok(Pool { state })
+        Ok(Pool { state, in_line })
     }
 
     /// Does `work` for the client who has gone once `gone` is set. A panic becomes an error. Nothing is sent
@@ -51,6 +79,50 @@ impl Pool {
         gone: &Arc<AtomicBool>,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> oneshot::Receiver<Result<T>> {
+        let (job, receiver) = Job::new(gone, work);
+        self.start(job);
+        receiver
+    }
+
+    /// Does `work` as [`Pool::run`] does. While enough threads do jobs of this line, one of them does it
+    /// afterwards: one more would take a processor from those who send and receive what is made.
+    pub fn run_in<T: Send + 'static>(
+        &self,
+        line: &Arc<Line>,
+        gone: &Arc<AtomicBool>,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T>> {
+        let (job, receiver) = Job::new(gone, work);
+        let mut waiting = lock(&line.0);
+        if waiting.left == self.in_line {
+            waiting.jobs.push_back(job);
+            return receiver;
+        }
+        waiting.left += 1;
+        drop(waiting);
+        let line = Some(line.clone());
+        self.start(Job { line, ..job });
+        receiver
+    }
+
+    /// Lets the next thread that is free do a job.
+    fn start(&self, job: Job) {
+        let mut state = lock(&self.state);
+        state.jobs.add(job);
+        let idle = state.idle.pop();
+        drop(state);
+        if let Some(idle) = idle {
+            idle.unpark();
+        }
+    }
+}
+
+impl Job {
+    /// `work` and where its result will be.
+    fn new<T: Send + 'static>(
+        gone: &Arc<AtomicBool>,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> (Job, oneshot::Receiver<Result<T>>) {
         let (sender, receiver) = oneshot::channel();
         let requester = Requester::Client(gone.clone());
         let work = move || {
@@ -66,15 +138,9 @@ impl Pool {
         let job = Job {
             gone: gone.clone(),
             work: Box::new(work),
+            line: None,
         };
-        let mut state = lock(&self.state);
-        state.jobs.add(job);
-        let idle = state.idle.pop();
-        drop(state);
-        if let Some(idle) = idle {
-            idle.unpark();
-        }
-        receiver
+        (job, receiver)
     }
 }
 
@@ -111,17 +177,23 @@ fn work(shared: &Mutex<State>) {
         if !job.gone.load(Ordering::Relaxed) {
             (job.work)();
         }
+        let next = job.line.and_then(Line::next);
         state = lock(shared);
+        // Nobody need be woken: this thread does the first job that waits.
+        if let Some(next) = next {
+            state.jobs.add(next);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
 
     #[test]
     fn jobs_are_done_panics_are_errors_and_who_left_gets_nothing() {
-        let pool = Pool::new(2).unwrap();
+        let pool = Pool::new(2, 2).unwrap();
         let here: Arc<AtomicBool> = Arc::default();
         let all: Vec<_> = (0..100).map(|n| pool.run(&here, move || Ok(n))).collect();
         for (n, receiver) in all.into_iter().enumerate() {
@@ -137,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_thread_that_was_busy_last_is_the_next() {
-        let pool = Pool::new(4).unwrap();
+        let pool = Pool::new(4, 4).unwrap();
         let here: Arc<AtomicBool> = Arc::default();
         let mut threads: Vec<_> = (0..100)
             .map(|_| {
@@ -153,9 +225,39 @@ mod tests {
     }
 
     #[test]
+    fn jobs_of_a_line_take_few_threads() {
+        let pool = Pool::new(4, 2).unwrap();
+        let line: Arc<Line> = Arc::default();
+        let here: Arc<AtomicBool> = Arc::default();
+        let own = || Ok(thread::current().id());
+        for _ in 0..2 {
+            let working: Vec<_> = (0..2)
+                .map(|_| {
+                    let (begun, begins) = channel();
+                    let (free, waits) = channel::<()>();
+                    let ended = pool.run_in(&line, &here, move || {
+                        begun.send(thread::current().id()).unwrap();
+                        Ok(waits.recv().is_err())
+                    });
+                    (begins.recv().unwrap(), free, ended)
+                })
+                .collect();
+            let threads: Vec<_> = working.iter().map(|(thread, ..)| *thread).collect();
+            let third = pool.run_in(&line, &here, own);
+            let of_none = pool.run(&here, own).blocking_recv().unwrap().unwrap();
+            assert!(!threads.contains(&of_none));
+            for (_, free, ended) in working {
+                drop(free);
+                assert!(ended.blocking_recv().unwrap().unwrap());
+            }
+            assert!(threads.contains(&third.blocking_recv().unwrap().unwrap()));
+        }
+    }
+
+    #[test]
     fn who_left_before_a_thread_is_free_takes_no_memory() {
-        let pool = Pool::new(1).unwrap();
-        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let pool = Pool::new(1, 1).unwrap();
+        let (free, busy) = channel::<()>();
         let here: Arc<AtomicBool> = Arc::default();
         let first = pool.run(&here, move || Ok(busy.recv().is_err()));
         let asked = Arc::new(());
