@@ -16,8 +16,9 @@
 //! | | of what | made of |
 //! |---|---|---|
 //! | cells before each *band* | a band is the rows of one tile extent, or of about a thousand | metadata; the rows of tiles that cross the edge of a band. Of merged fragments, and where cells may be dropped: the counts of all bands |
-//! | *counts* of rows | a u32 for each row of a band | the rows of the tiles of the band; their columns if cells may be dropped |
-//! | *blocks* | whole rows of a band with up to 2^20 cells together; of a longer row, 2^20 columns | the tiles that have them, sorted by counting |
+//! | *runs* | cells of a tile that follow each other in one row, unless they are short | the rows of the tile |
+//! | *counts* of rows | a u32 for each row of a band | the runs of the tiles of the band; their columns if cells may be dropped |
+//! | *blocks* | whole rows of a band with up to 2^20 cells together; of a longer row, 2^20 columns | the runs that have them, sorted by counting |
 //!
 //! So `indptr` needs no values, and a few rows of a matrix need the tiles of their band. Where fragments have
 //! to be merged, or cells are deleted, a view of the rows of a band does it: see
@@ -185,10 +186,36 @@ impl Extent {
     }
 }
 
-/// What has been read of a piece: the rows of all cells, and of those in `span` the columns and the values.
+/// Cells that follow each other in one row.
+struct Run {
+    row: u64,
+    cells: Range<u32>,
+}
+
+impl Run {
+    /// Its part of something that each cell has.
+    fn part<'a, T>(&self, all: &'a [T]) -> &'a [T] {
+        &all[self.cells.start as usize..self.cells.end as usize]
+    }
+}
+
+/// The runs of a piece, with the places of their rows.
+struct Runs(Box<[Run]>);
+
+impl Entry for Runs {
+    fn memory(&self) -> u64 {
+        size_of_val(&*self.0) as u64
+    }
+}
+
+/// The least mean length of runs that are kept. So they take two bytes a cell at most.
+const MIN_RUN: u64 = 8;
+
+/// What has been read of a piece from its first to its last cell in some rows.
+#[derive(Default)]
 struct Taken {
-    rows: Output,
-    span: Range<usize>,
+    /// The runs in these rows. Rows and cells are counted from the first.
+    runs: Vec<Run>,
     columns: Output,
     values: Output,
 }
@@ -400,33 +427,54 @@ impl Csr {
         scan(&self.view, self.object, pieces, what, read, take)
     }
 
-    /// The rows of a piece's cells that are in the matrix, by their places, and how many cells follow each
-    /// other in one.
-    fn runs(&self, plan: &Plan, piece: &Piece) -> Result<Vec<(u64, u32)>> {
+    /// The runs of a piece whose rows are in the matrix. Starts, counts and blocks need them in turn.
+    fn runs(&self, piece: &Piece) -> Result<Arc<Runs>> {
+        let (source, first) = piece.number();
+        let (cache, key) = (&self.engine().cache, CacheKey::chunk(self.object, first, source));
+        if let Some(runs) = cache.find(key) {
+            return Ok(runs);
+        }
         let rows = piece.rows()?;
-        let columns = match plan.has_columns {
-            true => None,
-            false => Some(piece.columns(&(0..piece.count() as usize))?),
-        };
-        let columns = columns.as_ref().map(|columns| joinids(columns));
-        let mut column_of = Finder::new(&self.columns);
-        let (mut runs, mut row_of): (Vec<(u64, u32)>, _) = (Vec::new(), Finder::new(&self.rows));
-        let (mut before, mut place) = (None, None);
-        for (cell, row) in joinids(&rows).iter().enumerate() {
-            if before != Some(row) {
-                (before, place) = (Some(row), row_of.place(i64::from_le_bytes(*row)));
-            }
-            let Some(place) = place else { continue };
-            let column = columns.map(|columns| i64::from_le_bytes(columns[cell]));
-            if column.is_some_and(|column| column_of.place(column).is_none()) {
-                continue;
-            }
-            match runs.last_mut() {
-                Some((last, count)) if *last == place => *count += 1,
-                _ => runs.push((place, 1)),
-            }
+        let (mut runs, mut row_of, mut end) = (Vec::new(), Finder::new(&self.rows), 0);
+        for cells in joinids(&rows).chunk_by(|a, b| a == b) {
+            let start = end;
+            end += cells.len() as u32;
+            let place = row_of.place(i64::from_le_bytes(cells[0]));
+            runs.extend(place.map(|row| Run {
+                row,
+                cells: start..end,
+            }));
+        }
+        let runs = Arc::new(Runs(runs.into()));
+        if runs.0.len() as u64 * MIN_RUN <= piece.count() {
+            cache.put(key, runs.clone());
         }
         Ok(runs)
+    }
+
+    /// The rows of a piece's runs, and how many cells each has in the matrix.
+    fn count(&self, plan: &Plan, piece: &Piece) -> Result<Vec<(u64, u32)>> {
+        let runs = self.runs(piece)?;
+        if plan.has_columns {
+            let counts = runs.0.iter().map(|run| (run.row, run.cells.len() as u32));
+            return Ok(counts.collect());
+        }
+        let columns = piece.columns(&(0..piece.count() as usize))?;
+        let mut column_of = self.column_of(0..self.columns.len());
+        let counts = runs.0.iter().map(|run| {
+            let own = run.part(joinids(&columns)).iter().filter_map(&mut column_of);
+            (run.row, own.count() as u32)
+        });
+        Ok(counts.collect())
+    }
+
+    /// Finds the places of joinids among `columns`.
+    fn column_of(&self, columns: Range<u64>) -> impl FnMut(&[u8; 8]) -> Option<u64> {
+        let mut finder = Finder::new(&self.columns);
+        move |joinid| {
+            let place = finder.place(i64::from_le_bytes(*joinid));
+            place.filter(|place| columns.contains(place))
+        }
     }
 
     /// The number of cells before each band, and of all.
@@ -466,9 +514,9 @@ impl Csr {
                 let is_small = rows.saturating_mul(4) <= self.engine().cache.capacity() / 8;
                 let mut of_rows = vec![0; if is_small { rows as usize } else { 0 }];
                 let _memory = self.engine().cache.borrow(4 * of_rows.len() as u64);
-                let runs = |piece: &Piece| self.runs(&plan, piece);
-                self.scan(&pieces, "counting the cells of rows", runs, |runs| {
-                    for (place, count) in runs {
+                let count = |piece: &Piece| self.count(&plan, piece);
+                self.scan(&pieces, "counting the cells of rows", count, |found| {
+                    for (place, count) in found {
                         counts[self.bands.of(place) as usize] += u64::from(count);
                         if is_small {
                             add_cells(&mut of_rows[place as usize], count)?;
@@ -511,9 +559,9 @@ impl Csr {
             let joinids = self.rows.joinids(&places);
             let pieces = plan.source.pieces(&joinids, &joinids)?;
             let mut counts = vec![0u32; (places.end - places.start) as usize];
-            let runs = |piece: &Piece| self.runs(&plan, piece);
-            self.scan(&pieces, "counting the cells of rows", runs, |runs| {
-                for (place, count) in runs.into_iter().filter(|(place, _)| places.contains(place)) {
+            let count = |piece: &Piece| self.count(&plan, piece);
+            self.scan(&pieces, "counting the cells of rows", count, |found| {
+                for (place, count) in found.into_iter().filter(|(place, _)| places.contains(place)) {
                     add_cells(&mut counts[(place - places.start) as usize], count)?;
                 }
                 Ok(())
@@ -593,9 +641,16 @@ impl Csr {
             let mut parts = vec![0u32; count as usize];
             let (rows, columns) = (row..row + 1, 0..self.columns.len());
             let read = |piece: &Piece| self.take(piece, &rows, &columns, false);
+            let mut column_of = self.column_of(columns.clone());
             self.scan(&pieces, "counting the cells of a long row", read, |taken| {
-                for (_, _, column) in self.cells(&taken, &rows, &columns) {
-                    parts[(column / self.max_block) as usize] += 1;
+                for run in &taken.runs {
+                    for column in run
+                        .part(joinids(&taken.columns))
+                        .iter()
+                        .filter_map(&mut column_of)
+                    {
+                        parts[(column / self.max_block) as usize] += 1;
+                    }
                 }
                 Ok(())
             })?;
@@ -608,61 +663,37 @@ impl Csr {
         })
     }
 
-    /// Reads the columns, and the values if `values`, of a piece from its first to its last cell in `rows`;
-    /// the values only if one of the cells is in `columns`.
+    /// Reads the columns, and the values if `values`, of a piece from its first to its last cell in `rows`.
+    /// Nothing is taken if none of the cells is in `columns`.
     fn take(&self, piece: &Piece, rows: &Range<u64>, columns: &Range<u64>, values: bool) -> Result<Taken> {
-        let mut taken = Taken {
-            rows: piece.rows()?,
-            span: 0..0,
-            columns: Output::new(),
-            values: Output::new(),
+        let runs = self.runs(piece)?;
+        let mut own = runs.0.iter().filter(|run| rows.contains(&run.row)).peekable();
+        let Some(first) = own.peek().map(|run| run.cells.start) else {
+            return Ok(Taken::default());
         };
-        let mut row_of = self.row_of(rows);
-        let mut own = (0..)
-            .zip(joinids(&taken.rows))
-            .filter(|(_, joinid)| row_of(joinid).is_some());
-        if let Some((first, _)) = own.next() {
-            let last = own.last().map_or(first, |(last, _)| last);
-            taken.span = first..last + 1;
-            taken.columns = piece.columns(&taken.span)?;
-            if values && self.cells(&taken, rows, columns).next().is_some() {
-                taken.values = piece.values(&taken.span)?;
-            }
+        let runs = own.map(|run| Run {
+            row: run.row - rows.start,
+            cells: run.cells.start - first..run.cells.end - first,
+        });
+        let mut taken = Taken {
+            runs: runs.collect(),
+            ..Taken::default()
+        };
+        let end = taken.runs.last().map_or(first, |run| first + run.cells.end);
+        let span = first as usize..end as usize;
+        taken.columns = piece.columns(&span)?;
+        let mut column_of = self.column_of(columns.clone());
+        let mut all = taken
+            .runs
+            .iter()
+            .flat_map(|run| run.part(joinids(&taken.columns)));
+        if !all.any(|joinid| column_of(joinid).is_some()) {
+            return Ok(Taken::default());
+        }
+        if values {
+            taken.values = piece.values(&span)?;
         }
         Ok(taken)
-    }
-
-    /// Finds the places of joinids among `rows`, counted from the first of these.
-    fn row_of<'a>(&'a self, rows: &'a Range<u64>) -> impl FnMut(&[u8; 8]) -> Option<usize> + use<'a> {
-        let mut row_of = Finder::new(&self.rows);
-        let (mut before, mut row) = (None, None);
-        move |joinid| {
-            if before != Some(*joinid) {
-                let place = row_of.place(i64::from_le_bytes(*joinid));
-                let own = place.filter(|place| rows.contains(place));
-                (before, row) = (Some(*joinid), own.map(|place| (place - rows.start) as usize));
-            }
-            row
-        }
-    }
-
-    /// The cells of the span that are in `rows` and `columns`: the number of each in the span, its row,
-    /// counted from the first of `rows`, and its column.
-    fn cells<'a>(
-        &'a self,
-        taken: &'a Taken,
-        rows: &'a Range<u64>,
-        columns: &'a Range<u64>,
-    ) -> impl Iterator<Item = (usize, usize, u64)> {
-        let mut row_of = self.row_of(rows);
-        let mut column_of = Finder::new(&self.columns);
-        let rows = &joinids(&taken.rows)[taken.span.clone()];
-        let coordinates = rows.iter().zip(joinids(&taken.columns)).enumerate();
-        coordinates.filter_map(move |(cell, (row, column))| {
-            let row = row_of(row)?;
-            let column = column_of.place(i64::from_le_bytes(*column))?;
-            columns.contains(&column).then_some((cell, row, column))
-        })
     }
 
     /// The cells in `rows` of a band and in `columns`, where row by row there are `counts`.
@@ -686,16 +717,16 @@ impl Csr {
         let mut sorter = Sorter::new(counts, index, self.datatype().size());
         let read = |piece: &Piece| self.take(piece, &rows, &columns, true);
         self.scan(&pieces, "sorting cells by row", read, |taken| {
-            let (cells, values) = (self.cells(&taken, &rows, &columns), &taken.values);
+            let column_of = self.column_of(columns.clone());
             let placed = match (index, self.datatype().size()) {
-                (4, 1) => sorter.place::<4, 1>(cells, values),
-                (4, 2) => sorter.place::<4, 2>(cells, values),
-                (4, 4) => sorter.place::<4, 4>(cells, values),
-                (4, 8) => sorter.place::<4, 8>(cells, values),
-                (8, 1) => sorter.place::<8, 1>(cells, values),
-                (8, 2) => sorter.place::<8, 2>(cells, values),
-                (8, 4) => sorter.place::<8, 4>(cells, values),
-                (8, 8) => sorter.place::<8, 8>(cells, values),
+                (4, 1) => sorter.place::<4, 1>(&taken, column_of),
+                (4, 2) => sorter.place::<4, 2>(&taken, column_of),
+                (4, 4) => sorter.place::<4, 4>(&taken, column_of),
+                (4, 8) => sorter.place::<4, 8>(&taken, column_of),
+                (8, 1) => sorter.place::<8, 1>(&taken, column_of),
+                (8, 2) => sorter.place::<8, 2>(&taken, column_of),
+                (8, 4) => sorter.place::<8, 4>(&taken, column_of),
+                (8, 8) => sorter.place::<8, 8>(&taken, column_of),
                 _ => return Err(Error::internal("values of this size are no numbers")),
             };
             placed.ok_or_else(|| self.changed())
@@ -797,22 +828,34 @@ impl Sorter {
         }
     }
 
-    /// Puts cells, each with its number among `values`, its row and its column, behind those of their rows.
-    /// None if a row has no room for one.
+    /// Puts the cells of runs that have a column behind those of their rows. None if a row has no room for
+    /// one.
     fn place<const INDEX: usize, const VALUE: usize>(
         &mut self,
-        cells: impl Iterator<Item = (usize, usize, u64)>,
-        values: &[u8],
+        taken: &Taken,
+        mut column_of: impl FnMut(&[u8; 8]) -> Option<u64>,
     ) -> Option<()> {
-        let values = values.as_chunks::<VALUE>().0;
+        let columns = joinids(&taken.columns);
+        let values = taken.values.as_chunks::<VALUE>().0;
         let indices = self.indices.as_chunks_mut::<INDEX>().0;
         let data = self.data.as_chunks_mut::<VALUE>().0;
-        for (cell, row, column) in cells {
-            let at = self.rows[row].next()?;
-            indices[at] = *column.to_le_bytes().first_chunk()?;
-            data[at] = values[cell];
-            if at > self.firsts[row] && number(&indices[at - 1]) >= column {
-                self.unsorted[row] = true;
+        for run in &taken.runs {
+            let row = run.row as usize;
+            let room = &mut self.rows[row];
+            // The least column that is in order.
+            let mut least = match room.start > self.firsts[row] {
+                true => number(&indices[room.start - 1]) + 1,
+                false => 0,
+            };
+            for (joinid, value) in run.part(columns).iter().zip(run.part(values)) {
+                let Some(column) = column_of(joinid) else {
+                    continue;
+                };
+                let at = room.next()?;
+                indices[at] = *column.to_le_bytes().first_chunk()?;
+                data[at] = *value;
+                self.unsorted[row] |= column < least;
+                least = column + 1;
             }
         }
         Some(())

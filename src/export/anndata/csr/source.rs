@@ -40,6 +40,7 @@ pub enum MatrixCells {
 
 /// A fragment all of whose cells are cells of the view.
 pub struct WholeFragment {
+    number: usize,
     info: Arc<FragmentInfo>,
     fields: Fields,
     /// The rows and the columns of its non-empty domain.
@@ -51,6 +52,8 @@ pub struct WholeFragment {
 /// Consecutive cells, in any order of rows and columns.
 pub struct Piece {
     fields: Fields,
+    /// The number of the fragment; where fragments are merged, that of the first row of the band.
+    source: usize,
     cells: Range<u64>,
 }
 
@@ -58,6 +61,11 @@ impl Piece {
     /// How many cells.
     pub fn count(&self) -> u64 {
         self.cells.end - self.cells.start
+    }
+
+    /// What tells it from others of the matrix: a number of what it is a part of, and its first cell there.
+    pub fn number(&self) -> (usize, u64) {
+        (self.source, self.cells.start)
     }
 
     /// The rows of all cells.
@@ -84,12 +92,13 @@ impl Piece {
     }
 }
 
-/// Appends `cells` in pieces of at most `most` cells.
-fn cut(fields: &Fields, mut cells: Range<u64>, most: u64, pieces: &mut Vec<Piece>) {
+/// Appends `cells` of a source in pieces of at most `most` cells.
+fn cut(fields: &Fields, source: usize, mut cells: Range<u64>, most: u64, pieces: &mut Vec<Piece>) {
     while !cells.is_empty() {
         let end = cells.end.min(cells.start + most);
         pieces.push(Piece {
             fields: fields.clone(),
+            source,
             cells: cells.start..end,
         });
         cells.start = end;
@@ -116,7 +125,7 @@ fn meet(a: &RangeInclusive<i64>, b: &RangeInclusive<i64>) -> bool {
 impl WholeFragment {
     /// None if its cells cannot be read as they are. With `hold`, its files are held open, unless those of
     /// others are so many.
-    fn new(info: &Arc<FragmentInfo>, values: &Field, hold: bool) -> Option<WholeFragment> {
+    fn new(number: usize, info: &Arc<FragmentInfo>, values: &Field, hold: bool) -> Option<WholeFragment> {
         if !is_matrix(&info.schema) {
             return None;
         }
@@ -132,6 +141,7 @@ impl WholeFragment {
         let domain = info.exact_domain()?;
         let along = |i: usize| domain.get(i).and_then(|range| ends((&range.lo, &range.hi)));
         Some(WholeFragment {
+            number,
             fields: Arc::new([rows, columns, values].map(|field| cells(field.clone()))),
             domain: [along(0)?, along(1)?],
             info: info.clone(),
@@ -143,6 +153,7 @@ impl WholeFragment {
     fn cut(&self, cells: Range<u64>, pieces: &mut Vec<Piece>) {
         cut(
             &self.fields,
+            self.number,
             cells,
             self.info.engine.tuning.matrix_piece_cells,
             pieces,
@@ -167,9 +178,9 @@ impl MatrixCells {
         let field = &view.fields()[values];
         let whole = view.whole_fragments()?.and_then(|fragments| {
             let hold = fragments.len() <= MAX_HELD;
-            let fragments = fragments.iter();
+            let fragments = fragments.iter().enumerate();
             fragments
-                .map(|info| WholeFragment::new(info, field, hold))
+                .map(|(number, info)| WholeFragment::new(number, info, field, hold))
                 .collect()
         });
         Ok(match whole {
@@ -233,6 +244,7 @@ impl MatrixCells {
                 let fields = Arc::new([part.open(0)?, part.open(1)?, part.open(*values)?]);
                 cut(
                     &fields,
+                    *band.start() as usize,
                     0..part.count()?,
                     view.array().engine.tuning.matrix_piece_cells,
                     &mut pieces,

@@ -372,6 +372,30 @@ fn rows_that_are_read_for_bands_are_counted_once() {
 }
 
 #[test]
+fn where_the_rows_are_is_kept_for_blocks() {
+    // Tiles of 3,000 rows, which cross the edges of bands of 2,000.
+    let design = Design {
+        capacity: 30_000,
+        ..LARGE
+    };
+    let (storage, ..) = design.array(&[many_bands()]);
+    let (array, _) = open_tuned(&storage, &Tuning::PRODUCTION);
+    let whole = |count| Arc::new(Axis::Whole(count));
+    let csr = Csr::new(view(&array), whole(8000), whole(70)).unwrap();
+    let indptr = csr.indptr().unwrap();
+    read(&*indptr, 0..indptr.len()).unwrap();
+    let (plan, all) = (csr.plan().unwrap(), 0..=7999);
+    let pieces = plan.source.pieces(&all, &all).unwrap();
+    let kept = pieces.iter().map(|piece| {
+        let (source, first) = piece.number();
+        let key = CacheKey::chunk(csr.object, first, source);
+        let runs = csr.engine().cache.find::<Runs>(key).unwrap();
+        runs.0.iter().map(|run| run.cells.len()).sum::<usize>()
+    });
+    assert_eq!(kept.sum::<usize>(), 80_000);
+}
+
+#[test]
 fn row_starts_need_the_first_dimension_alone() {
     let (mut storage, ..) = LARGE.array(&[many_bands()]);
     let names: Vec<_> = ["d1", "a0"]
