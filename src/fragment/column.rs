@@ -200,6 +200,10 @@ impl Column {
         let embeds = self.field.may_embed_offsets(&self.info.schema);
         // Old libraries made fragments without cells, which have no files.
         let stored = self.info.geometry.tile_num > 0;
+        if content == Content::Data && tile != Some(0) && self.may_mix_validity() {
+            let cells = self.info.geometry.cells_of(0);
+            self.part(Part::Validity)?.index(0, cells)?;
+        }
         let needs_fixed = match content {
             Content::Data => !var || embeds,
             Content::Offsets => true,
@@ -226,6 +230,18 @@ impl Column {
             sums,
             sequence: SequentialDetector::default(),
         })
+    }
+
+    /// Whether its writer may have mixed values and validity: releases 2.2.0 to 2.2.7 wrote, in each tile but
+    /// the first of a sparse fragment, the validity of the first cell for its value, and the value behind the
+    /// validity of the tile before. Then the first tile of validity is too long.
+    fn may_mix_validity(&self) -> bool {
+        let (info, field) = (&self.info, &self.field);
+        matches!(info.version(), 7 | 8)
+            && !info.footer.dense
+            && info.geometry.tile_num > 1
+            && field.nullable
+            && field.cell_size().is_some()
     }
 
     /// Opens one of the field's files. `Corrupt` if it is missing.

@@ -22,6 +22,7 @@ from old_capi import OldLib  # noqa: E402
 from write_versions import fetch  # noqa: E402
 
 TARGET = HERE / "corners"
+MIXED = HERE.parent / "formats/mixed_validity"
 
 
 def create(lib, name, schema):
@@ -44,6 +45,16 @@ def twice(lib):
     uri = create(lib, "twice", Schema("dense", [Dim("x", "INT32", 0, 19, 4)], [Attr("n", "INT32", 1, True)]))
     cells = Column(np.arange(12, dtype="<i4"), validity=(np.arange(12) % 3 > 0).astype("u1"))
     lib.write(uri, {"n": cells}, "global-order", [np.array([4, 15], "<i4")], timestamp=10)
+
+
+def mixed_validity(lib):
+    """In sparse fragments it mixes values and validity of nullable fixed-size attributes, from the second tile on, and no release reads them. It is no corner of
+    `tests/data`, of which all can be read."""
+    shutil.rmtree(MIXED, ignore_errors=True)
+    attrs = [Attr("n", "UINT8", 1, True), Attr("a", "UINT8")]
+    lib.create(str(MIXED), Schema("sparse", [Dim("x", "INT32", 0, 19, 4)], attrs, capacity=2), 1)
+    cells = Column(np.arange(40, 45, dtype="u1"), validity=np.array([1, 0, 1, 1, 0], "u1"))
+    lib.write(str(MIXED), {"x": Column(np.arange(5, dtype="<i4")), "n": cells, "a": Column(np.arange(50, 55, dtype="u1"))}, timestamp=10)
 
 
 def no_cells(lib):
@@ -106,7 +117,7 @@ def extended_late(lib):
     lib.evolve(uri, 20, extend=("colours", [b"blue"]))
 
 
-WRITERS = {8: [one_more, twice], 4: [no_cells], 22: [hilbert_line, hilbert_far, scaled, null_texts, null_padding, extended_late]}
+WRITERS = {8: [one_more, twice, mixed_validity], 4: [no_cells], 22: [hilbert_line, hilbert_far, scaled, null_texts, null_padding, extended_late]}
 """What the release of a format version writes."""
 
 
@@ -126,7 +137,7 @@ def main():
     libraries = fetch(args.wheels) | {22: library_path()}
     for version in WRITERS:
         subprocess.run([sys.executable, __file__, "--library", str(libraries[version]), "--version", str(version)], check=True)
-    for path in TARGET.rglob("__lock.tdb"):
+    for path in [*TARGET.rglob("__lock.tdb"), *MIXED.rglob("__lock.tdb")]:
         path.unlink()
 
 

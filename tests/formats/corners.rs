@@ -5,6 +5,7 @@ use crate::common::names;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tiledbfs::internals::tree::{Tree, TreeOptions};
+use tiledbfs::{ErrorKind, Result};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/corners")
@@ -12,17 +13,21 @@ fn folder() -> PathBuf {
 
 /// A file of a column of an array's only fragment.
 fn read(array: &str, file: &str) -> Vec<u8> {
+    read_of(&folder().join(array), file).unwrap()
+}
+
+fn read_of(array: &Path, file: &str) -> Result<Vec<u8>> {
     let options = TreeOptions {
         cache_size: 1 << 20,
         keys: Vec::new(),
         follow_symlinks: false,
         ..TreeOptions::default()
     };
-    let root = Tree::open(&folder().join(array), &options).unwrap().root;
+    let root = Tree::open(array, &options).unwrap().root;
     let fragments = names(&root, "fragments");
     let path = format!("fragments/{}/columns/{file}", fragments[0]);
     let node = root.find(&path).unwrap().unwrap();
-    node.read_all().unwrap()
+    node.read_all()
 }
 
 fn numbers(bytes: &[u8]) -> Vec<u64> {
@@ -58,6 +63,17 @@ fn tiles_of_nothing_behind_the_last_one_are_passed_over() {
     let expected: Vec<u8> = (0..12i32).flat_map(i32::to_le_bytes).collect();
     assert_eq!(read("twice", "n/data.bin"), expected);
     assert_eq!(read("twice", "n/validity.bin"), [0, 1, 1].repeat(4));
+}
+
+#[test]
+fn values_among_which_validity_was_written_are_errors() {
+    let array = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats/mixed_validity");
+    for file in ["n/data.bin", "n/data.npy", "n/tiles/1.data.bin", "n/validity.bin"] {
+        let error = read_of(&array, file).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{file}: {error}");
+    }
+    assert_eq!(read_of(&array, "n/tiles/0.data.bin").unwrap(), [40, 41]);
+    assert_eq!(read_of(&array, "a/data.bin").unwrap(), [50, 51, 52, 53, 54]);
 }
 
 #[test]
