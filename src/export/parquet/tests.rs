@@ -652,8 +652,9 @@ fn a_page_with_too_few_values_is_an_error_and_never_zeros() {
     let lists = || {
         let mut storage = MemoryStorage::default();
         schema_of(&mut storage, 1, "a", Datatype::Int32, u32::MAX, &[1; 8]);
-        let all = DimRange::from(1_i32..=100);
-        View::new(open(&storage).0, None, Some(vec![all])).unwrap()
+        // One row group: other threads, which do not count wrong, would measure some of several.
+        let some = DimRange::from(1_i32..=30);
+        View::new(open(&storage).0, None, Some(vec![some])).unwrap()
     };
     let views: [&dyn Fn() -> View; 3] = [
         &|| half_null(Datatype::Int32, 1),
