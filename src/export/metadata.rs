@@ -43,7 +43,7 @@ use gdal::Raster;
 use geometry::Geometry;
 pub(super) use group::GroupMetadata;
 use pandas::Pandas;
-pub(super) use rules::check as attribute;
+pub(super) use rules::{check as attribute, in_own_type};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;

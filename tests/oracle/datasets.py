@@ -201,6 +201,7 @@ GOOD = {
     f"{ATTR}n.ancillary_variables": "i", f"{ATTR}n._FillValue": -5.0, f"{ATTR}f.comment": "größe", f"{ATTR}text.comment": "letters",
     f"{ATTR}text._FillValue": "-", "__tiledb_dim.x.units": "degrees_east", "__tiledb_dim.x.axis": "X", f"{ATTR}var.comment": "of any length",
     "_UNIT": "m", "matrix": np.arange(4.0), f"{ATTR}f.range": np.array([1.0, 2.0]), "title": "plain",
+    f"{ATTR}f.missing_value": 1e20, f"{ATTR}f.valid_min": -0.5,
 }
 OTHERS = {"__pandas_index_dims": "{}", "__tiledb_attribute": 1, "__np_shape_matrix": (2, 2), "__other": np.arange(2)}
 
@@ -245,7 +246,7 @@ def corners(checks, point):
     attributes["lat"].pop("_FillValue", None)
     wanted = {"x": {"units": "degrees_east", "axis": "X"}, "lat": {}, "i": {"units": "kg", "NAME_": "hidden", "a.b": "dots", **lat},
               "i.j": {"units": "dotted", **lat}, "n": {"units": "m", "_FillValue": -5, "ancillary_variables": "i n__validity", **lat}, "n__validity": lat,
-              "f": {"units": "m", "comment": "größe", "range": [1.0, 2.0], **lat}, "d": {**days, **lat}, "b": {"dtype": "bool", **lat}, "e": {**flags, **lat},
+              "f": {"units": "m", "comment": "größe", "range": [1.0, 2.0], "missing_value": float(np.float32(1e20)), "valid_min": -0.5, **lat}, "d": {**days, **lat}, "b": {"dtype": "bool", **lat}, "e": {**flags, **lat},
               "text": {"comment": "letters", "_FillValue": b"-", **lat}}
     for name, want in wanted.items():
         checks.equal(f"attributes of {name}", attributes.get(name), want)
@@ -255,11 +256,12 @@ def corners(checks, point):
             dataset.load()
     group = zarr.open_group(data / "array.zarr", mode="r")
     checks.equal("array.zarr", (dict(group["i"].attrs)["NAME"], dict(group["n"].attrs)["_FillValue"]), ("hidden", -5))
+    checks.equal("a double that FLOAT32 lacks", (dict(group["f"].attrs)["missing_value"], dict(group["f"].attrs)["valid_min"]), (1e20, -0.5))
     schema = pyarrow.parquet.read_schema(data / "table.parquet")
     texts = {name: {key.decode(): value.decode() for key, value in (schema.field(name).metadata or {}).items()} for name in schema.names}
     checks.equal("table.parquet", {name: texts[name] for name in ("x", "i", "i.j", "f", "d", "var")},
                  {"x": {"units": "degrees_east", "axis": "X"}, "i": {"units": "kg", "NAME": "hidden", "a.b": "dots"}, "i.j": {"units": "dotted"},
-                  "f": {"units": "m", "comment": "größe", "range": "[1.0,2.0]"}, "d": {}, "var": {"comment": "of any length"}})
+                  "f": {"units": "m", "comment": "größe", "range": "[1.0,2.0]", "missing_value": "1e+20", "valid_min": "-0.5"}, "d": {}, "var": {"comment": "of any length"}})
     columns = pyarrow.parquet.read_table(data / "table.parquet").to_pydict()
     checks.equal("values of table.parquet", (columns["i"], columns["e"], columns["var"]), (list(range(8)), ["red", "green"] * 4, [str(i) for i in range(8)]))
     part = data / "subarray/11..12"

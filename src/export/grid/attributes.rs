@@ -3,7 +3,7 @@
 use super::{Attributes, Naming, Value, Variable};
 use crate::error::{Error, Result};
 use crate::export::hdf5::Messages;
-use crate::export::metadata::MAX_ATTRIBUTE;
+use crate::export::metadata::{MAX_ATTRIBUTE, in_own_type};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Field;
 use crate::names;
@@ -134,7 +134,13 @@ pub(super) fn describe(variable: &mut Variable, metadata: &Attributes, naming: N
             ("_FillValue", Value::Numbers(_, bytes), _) => variable.fill_value = Some(bytes.clone()),
             (_, Value::Text(theirs), Some(Value::Text(ours))) => *ours = joined(theirs, ours),
             (_, _, Some(_)) => {}
-            (_, _, None) => variable.attributes.push((name, value.clone())),
+            (_, _, None) => {
+                let value = match naming {
+                    Naming::NetCdf => in_own_type(key, value, variable.datatype),
+                    Naming::Zarr => value.clone(),
+                };
+                variable.attributes.push((name, value));
+            }
         }
     }
 }

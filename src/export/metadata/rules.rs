@@ -97,13 +97,14 @@ fn converted(field: &Field, key: &str, value: Value) -> Result<Value, &'static s
             Some(_) => Err("it is not finite"),
             None => Err("it is not one number"),
         },
-        (_, Some((_, count))) => own(field, value, *count),
+        (_, Some((_, count))) => own(field, key, value, *count),
         _ => Ok(value),
     }
 }
 
-/// `value` as `count` values of the field's type.
-fn own(field: &Field, value: Value, count: usize) -> Result<Value, &'static str> {
+/// `value` of attribute `key` as `count` values of the field's type. Doubles that singles lack stay doubles,
+/// but for the fill value: readers compare with the number that is told.
+fn own(field: &Field, key: &str, value: Value, count: usize) -> Result<Value, &'static str> {
     const OTHER_TYPE: &str = "the variable's type does not have the value";
     let Some((target, _)) = grid::exported(field) else {
         return Ok(value);
@@ -120,10 +121,34 @@ fn own(field: &Field, value: Value, count: usize) -> Result<Value, &'static str>
             if count > 0 && numbers.len() != count {
                 return Err("it is not one value, or a range of two");
             }
-            let converted = numbers.map(|number| Scalar::read(datatype, number)?.to(target));
-            let converted: Option<Vec<Vec<u8>>> = converted.collect();
-            let bytes = converted.ok_or(OTHER_TYPE)?.concat();
-            Ok(Value::Numbers(target, bytes))
+            let stored: Option<Vec<Scalar>> = numbers.map(|number| Scalar::read(datatype, number)).collect();
+            let stored = stored.ok_or(OTHER_TYPE)?;
+            let converted: Option<Vec<Vec<u8>>> = stored.iter().map(|number| number.to(target)).collect();
+            let converted = converted.ok_or(OTHER_TYPE)?;
+            let is_same = |(number, own): (&Scalar, &Vec<u8>)| {
+                let own = Scalar::read(target, own).map(Scalar::float);
+                own.is_some_and(|own| own == number.float() || own.is_nan())
+            };
+            if datatype == Datatype::Float64
+                && key != "_FillValue"
+                && !stored.iter().zip(&converted).all(is_same)
+            {
+                return Ok(Value::Numbers(datatype, bytes));
+            }
+            Ok(Value::Numbers(target, converted.concat()))
         }
+    }
+}
+
+/// `value` of attribute `key` in the type of its variable, where NetCDF wants that: the numbers nearest to it.
+pub(in crate::export) fn in_own_type(key: &str, value: &Value, target: Datatype) -> Value {
+    let is_own = OWN_TYPE.iter().any(|(name, _)| *name == key);
+    match value {
+        Value::Numbers(Datatype::Float64, bytes) if is_own && target == Datatype::Float32 => {
+            let numbers = bytes.as_chunks().0.iter();
+            let nearest = numbers.map(|number| (f64::from_le_bytes(*number) as f32).to_le_bytes());
+            Value::Numbers(target, nearest.collect::<Vec<_>>().concat())
+        }
+        _ => value.clone(),
     }
 }

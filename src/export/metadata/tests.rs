@@ -201,12 +201,14 @@ fn values_of_the_variable_have_its_type() {
                 "__tiledb_attr.f.missing_value",
                 Ok(floats(&[1e20, f64::INFINITY])),
             ),
+            ("__tiledb_attr.f.valid_range", Ok(floats(&[-0.5, f64::NAN]))),
+            ("__tiledb_attr.f.valid_max", Ok(floats(&[f64::MAX]))),
             ("__tiledb_attr.u.valid_max", Ok(integers(&[5]))),
             ("__tiledb_attr.c._FillValue", Ok(text("-"))),
         ],
     );
     let i16s = |numbers: [i16; 2]| numbers.map(i16::to_le_bytes).concat();
-    let f32s = [1e20f32, f32::INFINITY].map(f32::to_le_bytes).concat();
+    let f32s = [-0.5, f32::NAN].map(f32::to_le_bytes).concat();
     let own = |name: &str, datatype, bytes: Vec<u8>| (name.to_owned(), Value::Numbers(datatype, bytes));
     let wanted = [
         vec![
@@ -214,14 +216,24 @@ fn values_of_the_variable_have_its_type() {
             ("actual_range".to_owned(), integers(&[-2, 3])),
             own("valid_range", Datatype::Int16, i16s([-2, 3])),
         ],
-        vec![own("missing_value", Datatype::Float32, f32s)],
+        vec![
+            ("missing_value".to_owned(), floats(&[1e20, f64::INFINITY])),
+            own("valid_range", Datatype::Float32, f32s),
+        ],
         vec![own("valid_max", Datatype::Uint64, 5u64.to_le_bytes().to_vec())],
         vec![own("_FillValue", Datatype::Char, b"-".to_vec())],
     ];
+    let left_out = (
+        b"__tiledb_attr.f.valid_max".to_vec(),
+        "the variable's type does not have the value",
+    );
     assert_eq!(
         (metadata.fields.as_slice(), metadata.left_out),
-        (&wanted[..], vec![])
+        (&wanted[..], vec![left_out])
     );
+    let nearest = in_own_type("missing_value", &wanted[1][0].1, Datatype::Float32);
+    let f32s = [1e20f32, f32::INFINITY].map(f32::to_le_bytes).concat();
+    assert_eq!(nearest, Value::Numbers(Datatype::Float32, f32s));
 }
 
 #[test]
