@@ -170,8 +170,8 @@ impl FilePieces {
 }
 
 impl OpenFile {
-    /// The bytes of a long piece, by chunks of the cache, which are not copied. Once a piece is no part of one,
-    /// all are read as a whole: a view plans each read.
+    /// The bytes of a long piece, by chunks of the cache, which are not copied. Once a piece is no part of
+    /// one, all are read as a whole: a view plans each read.
     fn read_long(&self, piece: Vec<Part>) -> Result<Vec<Bytes>> {
         let mut rest = FilePieces {
             file: self.clone(),

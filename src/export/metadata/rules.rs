@@ -140,7 +140,8 @@ fn own(field: &Field, key: &str, value: Value, count: usize) -> Result<Value, &'
     }
 }
 
-/// `value` of attribute `key` in the type of its variable, where NetCDF wants that: the numbers nearest to it.
+/// `value` of attribute `key` in the type of its variable, where NetCDF wants that: the numbers nearest to
+/// it.
 pub(in crate::export) fn in_own_type(key: &str, value: &Value, target: Datatype) -> Value {
     let is_own = OWN_TYPE.iter().any(|(name, _)| *name == key);
     match value {
