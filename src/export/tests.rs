@@ -112,6 +112,14 @@ impl OneTile<'_> {
     }
 }
 
+/// An array of all cells.
+pub(super) fn written(array: &OneTile) -> MemoryStorage {
+    let mut storage = MemoryStorage::default();
+    array.create(&mut storage, 1);
+    array.write(&mut storage, 1);
+    storage
+}
+
 /// Writes what GDAL tells of a raster of so many columns and rows, damaged or not.
 pub(super) fn write_raster(storage: &mut MemoryStorage, [columns, rows]: [u64; 2], damaged: bool) {
     let xml = format!(
@@ -143,25 +151,18 @@ pub(super) fn write_metadata(storage: &mut MemoryStorage, pairs: &[(&str, Dataty
 
 /// A dense array of 3 rows and 4 columns with the attribute `a`, whose bytes are all 1.
 pub(super) fn array_of_a(datatype: Datatype) -> MemoryStorage {
-    let mut storage = MemoryStorage::default();
-    let array = OneTile {
+    written(&OneTile {
         dimensions: &[("Y", 3), ("X", 4)],
         attributes: &[("a", datatype, 1, false)],
-    };
-    array.create(&mut storage, 1);
-    array.write(&mut storage, 1);
-    storage
+    })
 }
 
 /// A raster of 3 rows and 4 columns with the attribute `a`, with what GDAL tells of it, damaged or not.
 pub(super) fn raster(datatype: Datatype, nullable: bool, damaged: bool) -> Arc<View> {
-    let mut storage = MemoryStorage::default();
-    let array = OneTile {
+    let mut storage = written(&OneTile {
         dimensions: &[("Y", 3), ("X", 4)],
         attributes: &[("a", datatype, 1, nullable)],
-    };
-    array.create(&mut storage, 1);
-    array.write(&mut storage, 1);
+    });
     write_raster(&mut storage, [4, 3], damaged);
     Arc::new(View::new(open(&storage).0, None, None).unwrap())
 }
@@ -197,16 +198,14 @@ fn files_have_a_label_as_soon_as_it_is_whole() {
     let label = Bytes::default().u32(1).u32(0).text32("lat").u8(1);
     let label = label.text64("__labels/l0").text32("label").u8(1);
     let label = label.u8(Datatype::Float64 as u8).u32(1).u8(0).bytes;
-    let (mut storage, mut labels) = (MemoryStorage::default(), MemoryStorage::default());
+    let mut storage = MemoryStorage::default();
     let (array, own) = (
         of(&[("a", Datatype::Int32, 1, false)]),
         of(&[("label", Datatype::Float64, 1, false)]),
     );
     array.create_with(&mut storage, 1, &label, "", &Bytes::default().u32(0).bytes);
     array.write(&mut storage, 1);
-    own.create(&mut labels, 1);
-    own.write(&mut labels, 1);
-    for (path, bytes) in labels.files() {
+    for (path, bytes) in written(&own).files() {
         storage.insert(&Path::new("__labels/l0").join(path), bytes.clone());
     }
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::catalog::Array;
 use crate::engine::Engine;
-use crate::export::tests::{OneTile, write_metadata, write_raster};
+use crate::export::tests::{OneTile, write_metadata, write_raster, written};
 use crate::format::testing::Bytes;
 use crate::storage::MemoryStorage;
 use std::path::{Path, PathBuf};
@@ -37,14 +37,6 @@ fn dataset(arrays: &[(&str, MemoryStorage)], groups: &[&str]) -> Dataset {
     root.groups.extend(groups);
     let state = root.state().unwrap();
     Dataset::new(root, state).unwrap()
-}
-
-/// An array of all cells.
-fn written(array: &OneTile) -> MemoryStorage {
-    let mut storage = MemoryStorage::default();
-    array.create(&mut storage, 1);
-    array.write(&mut storage, 1);
-    storage
 }
 
 fn reason(dataset: &Dataset, what: &str) -> String {

@@ -3,7 +3,7 @@ use crate::catalog::Array;
 use crate::catalog::time::TimeRange;
 use crate::export::metadata::geometry::Geometry;
 use crate::export::metadata::pandas::Pandas;
-use crate::export::tests::{OneTile, arrays, dump};
+use crate::export::tests::{OneTile, arrays, dump, written};
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::field::Form;
 use crate::format::testing::{Bytes, Random, ZSTD, field, schema_body};
@@ -637,13 +637,10 @@ fn a_wrong_start_of_a_row_group_is_an_error_and_never_other_bytes() {
 #[test]
 fn a_page_with_too_few_values_is_an_error_and_never_zeros() {
     let half_null = |datatype, values| {
-        let array = OneTile {
+        let mut storage = written(&OneTile {
             dimensions: &[("x", 100)],
             attributes: &[("a", datatype, values, true)],
-        };
-        let mut storage = MemoryStorage::default();
-        array.create(&mut storage, 1);
-        array.write(&mut storage, 1);
+        });
         let valid: Vec<u8> = (0..100).map(|cell| cell % 2).collect();
         let path = format!("__fragments/__1_1_{UUID}_22/a0_validity.tdb");
         storage.insert(Path::new(&path), tile(&[], &valid, 1 << 16));

@@ -1,7 +1,6 @@
 use super::*;
-use crate::export::tests::{OneTile, array_of_a, raster, write_metadata, write_raster};
+use crate::export::tests::{OneTile, array_of_a, raster, write_metadata, write_raster, written};
 use crate::query::testing::open;
-use crate::storage::MemoryStorage;
 
 fn image(shape: [u64; 2], samples: u64, planar: bool) -> Image {
     Image {
@@ -321,13 +320,10 @@ fn bands_that_gdal_calls_otherwise_are_no_colour() {
 #[test]
 fn complex_numbers_of_gdal_are_one_sample() {
     for (datatype, bits, format) in [(Datatype::Int16, 32, 5), (Datatype::Float64, 128, 6)] {
-        let mut storage = MemoryStorage::default();
-        let array = OneTile {
+        let mut storage = written(&OneTile {
             dimensions: &[("BANDS", 2), ("Y", 3), ("X", 4)],
             attributes: &[("a", datatype, 2, false)],
-        };
-        array.create(&mut storage, 1);
-        array.write(&mut storage, 1);
+        });
         let plain = View::new(open(&storage).0, None, None).unwrap();
         let reason = absent(&plain, 3..4).unwrap().unwrap();
         assert!(reason.contains("several values"), "{reason}");
@@ -354,13 +350,10 @@ fn complex_numbers_of_gdal_are_one_sample() {
 #[test]
 fn overviews_are_found_in_any_order() {
     let of = |[rows, columns]: [u64; 2]| {
-        let mut storage = MemoryStorage::default();
-        let array = OneTile {
+        let storage = written(&OneTile {
             dimensions: &[("y", rows), ("x", columns)],
             attributes: &[("a", Datatype::Uint8, 1, false)],
-        };
-        array.create(&mut storage, 1);
-        array.write(&mut storage, 1);
+        });
         Arc::new(View::new(open(&storage).0, None, None).unwrap())
     };
     let smaller = [[2, 2], [8, 8], [20, 1], [4, 4]].map(of);
