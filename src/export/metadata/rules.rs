@@ -121,23 +121,23 @@ fn own(field: &Field, key: &str, value: Value, count: usize) -> Result<Value, &'
             if count > 0 && numbers.len() != count {
                 return Err("it is not one value, or a range of two");
             }
-            let stored: Option<Vec<Scalar>> = numbers.map(|number| Scalar::read(datatype, number)).collect();
-            let stored = stored.ok_or(OTHER_TYPE)?;
-            let converted: Option<Vec<Vec<u8>>> = stored.iter().map(|number| number.to(target)).collect();
-            let converted = converted.ok_or(OTHER_TYPE)?;
-            let is_same = |(number, own): (&Scalar, &Vec<u8>)| {
-                let own = Scalar::read(target, own).map(Scalar::float);
-                own.is_some_and(|own| own == number.float() || own.is_nan())
-            };
-            if datatype == Datatype::Float64
-                && key != "_FillValue"
-                && !stored.iter().zip(&converted).all(is_same)
-            {
-                return Ok(Value::Numbers(datatype, bytes));
+            let converted = numbers.map(|number| Scalar::read(datatype, number)?.to(target));
+            let converted: Option<Vec<Vec<u8>>> = converted.collect();
+            let converted = converted.ok_or(OTHER_TYPE)?.concat();
+            let is_narrowed = (datatype, target) == (Datatype::Float64, Datatype::Float32);
+            let is_lost = |number: f64| f64::from(number as f32) != number && !number.is_nan();
+            match is_narrowed && key != "_FillValue" && doubles(&bytes).any(is_lost) {
+                true => Ok(Value::Numbers(datatype, bytes)),
+                false => Ok(Value::Numbers(target, converted)),
             }
-            Ok(Value::Numbers(target, converted.concat()))
         }
     }
+}
+
+/// The FLOAT64 values of an attribute.
+fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
+    let numbers = bytes.as_chunks().0.iter();
+    numbers.map(|number| f64::from_le_bytes(*number))
 }
 
 /// `value` of attribute `key` in the type of its variable, where NetCDF wants that: the numbers nearest to
@@ -146,9 +146,8 @@ pub(in crate::export) fn in_own_type(key: &str, value: &Value, target: Datatype)
     let is_own = OWN_TYPE.iter().any(|(name, _)| *name == key);
     match value {
         Value::Numbers(Datatype::Float64, bytes) if is_own && target == Datatype::Float32 => {
-            let numbers = bytes.as_chunks().0.iter();
-            let nearest = numbers.map(|number| (f64::from_le_bytes(*number) as f32).to_le_bytes());
-            Value::Numbers(target, nearest.collect::<Vec<_>>().concat())
+            let nearest = doubles(bytes).flat_map(|number| (number as f32).to_le_bytes());
+            Value::Numbers(target, nearest.collect())
         }
         _ => value.clone(),
     }
