@@ -129,15 +129,22 @@ pub enum Part {
     File(Range<u64>),
 }
 
-/// The file that an answer is read from, and whether a piece of it was no part of a chunk of the cache.
+/// The file that an answer is read from.
 #[derive(Clone)]
-struct OpenFile(Arc<FileLayout>, Arc<AtomicBool>);
+struct OpenFile {
+    layout: Arc<FileLayout>,
+    /// Whether a piece of it was no part of a chunk of the cache.
+    is_copied: Arc<AtomicBool>,
+}
 
 impl FilePieces {
-    /// The pieces of `parts` of `open`.
-    pub fn new(open: Arc<FileLayout>, parts: impl IntoIterator<Item = Part>) -> FilePieces {
+    /// The pieces of `parts` of the file `layout`.
+    pub fn new(layout: Arc<FileLayout>, parts: impl IntoIterator<Item = Part>) -> FilePieces {
         FilePieces {
-            file: OpenFile(open, Arc::default()),
+            file: OpenFile {
+                layout,
+                is_copied: Arc::default(),
+            },
             parts: parts.into_iter().collect(),
         }
     }
@@ -178,12 +185,12 @@ impl OpenFile {
             parts: piece.into(),
         };
         let mut made = Vec::new();
-        while !self.1.load(Ordering::Relaxed)
+        while !self.is_copied.load(Ordering::Relaxed)
             && let Some(piece) = rest.next(PIECE)
         {
             let (bytes, is_shared) = self.read(piece)?;
             made.push(bytes);
-            self.1.fetch_or(!is_shared, Ordering::Relaxed);
+            self.is_copied.fetch_or(!is_shared, Ordering::Relaxed);
         }
         if !rest.parts.is_empty() {
             made.push(self.read(rest.parts.into())?.0);
@@ -197,7 +204,7 @@ impl OpenFile {
         for part in piece {
             match part {
                 Part::Own(bytes) => out.append(&bytes),
-                Part::File(range) => self.0.read(range, &mut out)?,
+                Part::File(range) => self.layout.read(range, &mut out)?,
             }
         }
         let is_shared = out.held() > 0;
