@@ -849,6 +849,13 @@ fn text_rows(rows: &mut Vec<[String; 5]>, names: Names, said: &Value, path: &str
     }
 }
 
+/// Writes which files to open, if there are any.
+fn write_open(out: &mut String, files: &[String]) {
+    if !files.is_empty() {
+        line(out, "open", files.join(", "));
+    }
+}
+
 /// Writes what a group is: its kind, what to open it with, and the variables of its data set with their units
 /// and their place on the ground. Nothing for a mere folder of arrays.
 fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()> {
@@ -871,10 +878,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
     line(out, "kind", escape(kind));
     // An experiment's frames and matrices are no grids.
     if text_of("soma_object_type").is_some() {
-        let found = anndata(group)?;
-        if !found.is_empty() {
-            line(out, "open", found.join(", "));
-        }
+        write_open(out, &anndata(group)?);
         return Ok(());
     }
     let (open, zarr) = match (image, data_set) {
@@ -890,18 +894,13 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
             (open, zarr)
         }
         (None, None) => {
-            let tables = if kind == LAYERS {
-                layers(names, group)?
-            } else {
-                Vec::new()
-            };
-            if !tables.is_empty() {
-                line(out, "open", tables.join(", "));
+            if kind == LAYERS {
+                write_open(out, &layers(names, group)?);
             }
             return Ok(());
         }
     };
-    line(out, "open", open.join(", "));
+    write_open(out, &open);
     write_place(out, &zarr);
     if let Some(ome) = zarr.ome() {
         write_image(out, ome);
