@@ -14,6 +14,16 @@ pub trait Bytes: Send + Sync {
     fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()>;
 }
 
+impl<B: Bytes + ?Sized> Bytes for &B {
+    fn len(&self) -> u64 {
+        B::len(self)
+    }
+
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        B::read(self, range, out)
+    }
+}
+
 impl Bytes for [u8] {
     fn len(&self) -> u64 {
         <[u8]>::len(self) as u64

@@ -2,8 +2,9 @@
 
 use super::list::ValueList;
 use super::{render, value};
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
-use crate::format::body::{Body, BodyCursor};
+use crate::format::body::BodyCursor;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enumeration::check_version;
 use crate::layout::segments::{Cutter, Parts, Segments};
@@ -14,8 +15,8 @@ const MAX_NAME: u64 = 1 << 20;
 
 /// The document of the enumeration with the unfiltered body `body`, its values in the order of their indexes.
 /// Fails where [`Enumeration::parse`](crate::format::enumeration::Enumeration::parse) does.
-pub fn enumeration_segments(body: impl Body + 'static) -> Result<Segments> {
-    let mut c = BodyCursor::new(&body)?;
+pub fn enumeration_segments(body: impl Bytes + 'static) -> Result<Segments> {
+    let mut c = BodyCursor::new(&body);
     check_version(c.u32("version")?)?;
     let name = name(&mut c, "name")?;
     self::name(&mut c, "file_name")?;
@@ -87,7 +88,7 @@ fn name(c: &mut BodyCursor<'_>, field: &str) -> Result<Vec<u8>> {
 struct Document {
     before: Vec<u8>,
     values: ValueList,
-    body: Box<dyn Body>,
+    body: Box<dyn Bytes>,
 }
 
 impl Parts for Document {

@@ -3,8 +3,9 @@
 
 use super::render::line;
 use super::value;
+use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
-use crate::format::body::{Body, MAX_VALUE, u64_items};
+use crate::format::body::{MAX_VALUE, u64_items};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::layout::segments::Cutter;
 use std::ops::Range;
@@ -57,7 +58,7 @@ impl ValueList {
     /// `count` var-sized cells in `data`, whose offsets are a list of u64 at byte `starts`. A cell that
     /// exceeds the data is null.
     pub fn var(
-        body: &dyn Body,
+        body: &dyn Bytes,
         datatype: Datatype,
         starts: u64,
         count: u64,
@@ -85,7 +86,7 @@ impl ValueList {
     }
 
     /// `Corrupt` if a var-sized item exceeds the data, or if offsets are not ascending.
-    pub fn check(&self, body: &dyn Body) -> Result<()> {
+    pub fn check(&self, body: &dyn Bytes) -> Result<()> {
         let mut index = 0u64;
         self.each_length(body, |length| {
             if length.is_none() {
@@ -105,7 +106,7 @@ impl ValueList {
     }
 
     /// Passes the approximate lengths of the items to `cutter`.
-    pub fn cut(&self, body: &dyn Body, cutter: &mut Cutter) -> Result<()> {
+    pub fn cut(&self, body: &dyn Bytes, cutter: &mut Cutter) -> Result<()> {
         let text = |bytes: u64| bytes.saturating_mul(2).saturating_add(8);
         match self.positions {
             Positions::Stride(stride) => cutter.items(self.count, text(stride)),
@@ -117,7 +118,7 @@ impl ValueList {
 
     /// Appends the items in `items`. The first and the last item include the brackets. The array is at
     /// nesting `depth`.
-    pub fn write(&self, body: &dyn Body, items: Range<u64>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub fn write(&self, body: &dyn Bytes, items: Range<u64>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
         if items.start == 0 {
             out.push(b'[');
         }
@@ -146,7 +147,7 @@ impl ValueList {
 
     fn write_fixed(
         &self,
-        body: &dyn Body,
+        body: &dyn Bytes,
         stride: u64,
         items: Range<u64>,
         out: &mut Vec<u8>,
@@ -159,7 +160,7 @@ impl ValueList {
                 .min(self.data.end)
         };
         let step = (STEP / stride).max(1);
-        let mut bytes = Vec::new();
+        let mut bytes = Output::new();
         let mut at = items.start;
         while at < items.end {
             let end = items.end.min(at.saturating_add(step));
@@ -177,14 +178,14 @@ impl ValueList {
 
     fn write_var(
         &self,
-        body: &dyn Body,
+        body: &dyn Bytes,
         starts: u64,
         items: Range<u64>,
         out: &mut Vec<u8>,
         before: impl Fn(u64, &mut Vec<u8>),
     ) -> Result<()> {
         let mut held: Range<u64> = 0..0;
-        let mut bytes = Vec::new();
+        let mut bytes = Output::new();
         self.each(body, starts, items, |index, part, end_of_known| {
             before(index, out);
             let Some(part) = part else {
@@ -206,7 +207,7 @@ impl ValueList {
     }
 
     /// Calls `visit` with the length of each var-sized item; None if the item exceeds the data.
-    fn each_length(&self, body: &dyn Body, mut visit: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
+    fn each_length(&self, body: &dyn Bytes, mut visit: impl FnMut(Option<u64>) -> Result<()>) -> Result<()> {
         let Positions::Starts(starts) = self.positions else {
             return Ok(());
         };
@@ -219,13 +220,13 @@ impl ValueList {
     /// data), and the end of the last item whose range is known so far.
     fn each(
         &self,
-        body: &dyn Body,
+        body: &dyn Bytes,
         starts: u64,
         items: Range<u64>,
         mut visit: impl FnMut(u64, Option<Range<u64>>, u64) -> Result<()>,
     ) -> Result<()> {
         let size = self.data.end - self.data.start;
-        let mut scratch = Vec::new();
+        let mut scratch = Output::new();
         let mut at = items.start;
         while at < items.end {
             let end = items.end.min(at.saturating_add(STARTS));

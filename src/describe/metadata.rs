@@ -7,8 +7,9 @@ use super::list::ValueList;
 use super::render;
 use super::text::LongString;
 use super::value;
+use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
-use crate::format::body::{Body, MAX_VALUE};
+use crate::format::body::MAX_VALUE;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::metadata::{MetadataRecord, each_record};
 use crate::layout::segments::{Cutter, Parts, Segments};
@@ -53,7 +54,7 @@ impl Pairs {
 
     /// Replays the records of the next file, whose unfiltered body is `body`. `LimitExceeded` if the pairs
     /// take too much memory.
-    pub fn replay(&mut self, body: &dyn Body) -> Result<()> {
+    pub fn replay(&mut self, body: &dyn Bytes) -> Result<()> {
         each_record(body, |record| self.record(record))?;
         self.files += 1;
         Ok(())
@@ -88,7 +89,7 @@ impl Pairs {
     }
 
     /// The document. `bodies` are those of the files, in the order in which they were replayed.
-    pub fn document(self, bodies: Vec<Box<dyn Body>>) -> Result<Segments> {
+    pub fn document(self, bodies: Vec<Box<dyn Bytes>>) -> Result<Segments> {
         let (keys, places): (Vec<Vec<u8>>, Vec<LocatedValue>) = self.pairs.into_iter().unzip();
         let keys: Vec<String> = keys
             .into_iter()
@@ -117,7 +118,7 @@ enum ValueForm {
 }
 
 impl ValueForm {
-    fn find(place: &LocatedValue, body: &dyn Body, cutter: &mut Cutter) -> Result<ValueForm> {
+    fn find(place: &LocatedValue, body: &dyn Bytes, cutter: &mut Cutter) -> Result<ValueForm> {
         let size = place.data.end - place.data.start;
         let kind = place.datatype.kind();
         let cells = match kind {
@@ -173,7 +174,7 @@ struct Pair {
 }
 
 struct Document {
-    bodies: Vec<Box<dyn Body>>,
+    bodies: Vec<Box<dyn Bytes>>,
     pairs: Vec<Pair>,
 }
 
@@ -200,8 +201,7 @@ impl Parts for Document {
             ValueForm::Null => out.extend_from_slice(b"null"),
             ValueForm::Cell(cells) => {
                 if items.start == 0 {
-                    let mut bytes = Vec::new();
-                    body.read(place.data.clone(), &mut bytes)?;
+                    let bytes = Output::of(|out| body.read(place.data.clone(), out))?;
                     value::write_cell(out, place.datatype, *cells, &bytes);
                 }
             }
@@ -242,7 +242,7 @@ mod tests {
         }
         let bodies = files
             .iter()
-            .map(|file| -> Box<dyn Body> { Box::new(file.to_vec()) });
+            .map(|file| -> Box<dyn crate::bytes::Bytes> { Box::new(file.to_vec()) });
         pairs.document(bodies.collect())
     }
 

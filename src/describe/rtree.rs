@@ -6,8 +6,8 @@
 
 use super::render::{self, line};
 use super::value::{self, Cell};
+use crate::bytes::Bytes;
 use crate::error::Result;
-use crate::format::body::Body;
 use crate::format::fragment::Boxes;
 use crate::format::fragment::boxes::{Bounds, to_rect};
 use crate::format::schema::{Dimension, Schema};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub fn rtree_segments(
     fanout: Option<u32>,
     levels: Vec<Boxes>,
-    body: Arc<dyn Body>,
+    body: Arc<dyn Bytes>,
     schema: Arc<Schema>,
 ) -> Result<Segments> {
     let mut cutter = Cutter::new();
@@ -45,7 +45,7 @@ pub fn rtree_segments(
 struct RTreeParts {
     fanout: Option<u32>,
     levels: Vec<Boxes>,
-    body: Arc<dyn Body>,
+    body: Arc<dyn Bytes>,
     schema: Arc<Schema>,
 }
 

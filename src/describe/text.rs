@@ -1,8 +1,8 @@
 //! JSON strings that may be too long to be rendered at once: text, or bytes as hexadecimal digits.
 
 use super::{render, value};
+use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
-use crate::format::body::Body;
 use crate::layout::segments::Cutter;
 use crate::printable::write_hex;
 use std::ops::Range;
@@ -26,7 +26,7 @@ impl LongString {
     }
 
     /// The bytes in `data` as text if they are UTF-8, else as hexadecimal digits.
-    pub fn text(body: &dyn Body, data: Range<u64>) -> Result<LongString> {
+    pub fn text(body: &dyn Bytes, data: Range<u64>) -> Result<LongString> {
         let text = is_utf8(body, &data)?;
         Ok(LongString { data, text })
     }
@@ -42,12 +42,12 @@ impl LongString {
     }
 
     /// Appends the items in `items`. The first and the last item include the quotes.
-    pub fn write(&self, body: &dyn Body, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    pub fn write(&self, body: &dyn Bytes, items: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let (before, after): (&[u8], &[u8]) = if self.text { (b"\"", b"\"") } else { value::HEX };
         if items.start == 0 {
             out.extend_from_slice(before);
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Output::new();
         for item in items.clone() {
             let start = self.data.start + item * BLOCK;
             let end = start.saturating_add(BLOCK).min(self.data.end);
@@ -82,8 +82,8 @@ impl LongString {
     }
 }
 
-fn is_utf8(body: &dyn Body, data: &Range<u64>) -> Result<bool> {
-    let mut bytes = Vec::new();
+fn is_utf8(body: &dyn Bytes, data: &Range<u64>) -> Result<bool> {
+    let mut bytes = Output::new();
     let mut at = data.start;
     while at < data.end {
         let end = at.saturating_add(BLOCK).min(data.end);
@@ -95,7 +95,7 @@ fn is_utf8(body: &dyn Body, data: &Range<u64>) -> Result<bool> {
             Err(_) => return Ok(false),
         };
         // The rest is the beginning of a character.
-        bytes.drain(..valid);
+        bytes.write(|bytes| drop(bytes.drain(..valid)));
     }
     Ok(bytes.is_empty())
 }

@@ -6,8 +6,9 @@
 use super::fields::KeyedField;
 use super::list::ValueList;
 use super::{Json, render, value};
+use crate::bytes::Bytes;
 use crate::error::Result;
-use crate::format::body::{Body, BodyCursor};
+use crate::format::body::BodyCursor;
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::fragment::tile_list::TileListKey;
 use crate::layout::segments::{Cutter, Parts, Segments};
@@ -54,7 +55,7 @@ impl TileListKey {
     }
 
     /// Parses the list from the body that holds it; None if the document shows null.
-    fn find(self, field: &KeyedField, body: &dyn Body) -> Result<Option<ValueList>> {
+    fn find(self, field: &KeyedField, body: &dyn Bytes) -> Result<Option<ValueList>> {
         match self {
             TileListKey::Mins
             | TileListKey::Maxs
@@ -72,7 +73,7 @@ impl TileListKey {
 /// Where the lists of a fragment are stored.
 pub trait TileLists: Send + Sync {
     /// The body of a list that the field has; None if the fragment's version does not have it.
-    fn body(&self, field: &KeyedField, list: TileListKey) -> Option<Box<dyn Body + '_>>;
+    fn body(&self, field: &KeyedField, list: TileListKey) -> Result<Option<Box<dyn Bytes + '_>>>;
 
     /// Adds file, field and list to an error.
     fn place(&self, field: &KeyedField, list: TileListKey, error: crate::error::Error)
@@ -86,19 +87,19 @@ pub fn tiles_segments(fields: Vec<KeyedField>, lists: impl TileLists + 'static) 
     for field in &fields {
         for list in TileListKey::ALL {
             cutter.part();
-            let shown = match lists.body(field, list).filter(|_| list.is_of(field)) {
-                None => None,
-                Some(body) => list
-                    .find(field, &*body)
-                    .and_then(|shown| {
-                        if let Some(shown) = &shown {
-                            shown.cut(&*body, &mut cutter)?;
-                        }
-                        Ok(shown.map(Box::new))
-                    })
-                    .map_err(|e| lists.place(field, list, e))?,
+            let mut find = || -> Result<Option<Box<ValueList>>> {
+                let body = match list.is_of(field) {
+                    true => lists.body(field, list)?,
+                    false => None,
+                };
+                let Some(body) = body else { return Ok(None) };
+                let shown = list.find(field, &*body)?;
+                if let Some(shown) = &shown {
+                    shown.cut(&*body, &mut cutter)?;
+                }
+                Ok(shown.map(Box::new))
             };
-            found.push(shown);
+            found.push(find().map_err(|e| lists.place(field, list, e))?);
         }
     }
     Ok(cutter.finish(TileParts {
@@ -132,10 +133,15 @@ impl Parts for TileParts {
         }
         let shown = self.found[part].as_ref();
         let count = shown.map_or(0, |shown| shown.count());
-        match shown.zip(self.lists.body(field, list)) {
+        match shown {
             None => out.extend_from_slice(b"null"),
-            Some((shown, body)) => shown
-                .write(&*body, items.clone(), 2, out)
+            Some(shown) => self
+                .lists
+                .body(field, list)
+                .and_then(|body| {
+                    let body = body.expect("the list was found in it");
+                    shown.write(&*body, items.clone(), 2, out)
+                })
                 .map_err(|e| self.lists.place(field, list, e))?,
         }
         if items.end >= count && of_field + 1 == TileListKey::ALL.len() {
@@ -149,8 +155,8 @@ impl Parts for TileParts {
 }
 
 /// A list of numbers. It is stored as a u64 count and that many values of eight bytes.
-fn find_numbers(datatype: Datatype, body: &dyn Body) -> Result<ValueList> {
-    let mut c = BodyCursor::new(body)?;
+fn find_numbers(datatype: Datatype, body: &dyn Bytes) -> Result<ValueList> {
+    let mut c = BodyCursor::new(body);
     let count = c.u64("count")?;
     c.check_count(count, 8, "values")?;
     let values = c.skip(count * 8, "values")?;
@@ -160,8 +166,8 @@ fn find_numbers(datatype: Datatype, body: &dyn Body) -> Result<ValueList> {
 
 /// A list of minima or maxima. It is stored as the lengths in bytes of a fixed and a var part, u64 each, then
 /// both parts. None if it is empty.
-fn find_bounds(field: &KeyedField, body: &dyn Body) -> Result<Option<ValueList>> {
-    let mut c = BodyCursor::new(body)?;
+fn find_bounds(field: &KeyedField, body: &dyn Bytes) -> Result<Option<ValueList>> {
+    let mut c = BodyCursor::new(body);
     let (fixed, var) = (c.u64("fixed_size")?, c.u64("var_size")?);
     let fixed = c.skip(fixed, "fixed_values")?;
     let var = c.skip(var, "var_values")?;
@@ -213,13 +219,15 @@ mod tests {
         }
     }
 
+    type Body = dyn crate::bytes::Bytes;
+
     #[derive(Default)]
     struct Lists(HashMap<(String, TileListKey), Vec<u8>>);
 
     impl TileLists for Lists {
-        fn body(&self, field: &KeyedField, list: TileListKey) -> Option<Box<dyn Body + '_>> {
-            let body = self.0.get(&(field.key.clone(), list))?;
-            Some(Box::new(body.clone()))
+        fn body(&self, field: &KeyedField, list: TileListKey) -> Result<Option<Box<Body>>> {
+            let body = self.0.get(&(field.key.clone(), list));
+            Ok(body.map(|body| -> Box<Body> { Box::new(body.clone()) }))
         }
         fn place(&self, field: &KeyedField, list: TileListKey, error: Error) -> Error {
             error.in_part(format!("{} of {}", list.key(), field.key))

@@ -28,11 +28,10 @@ pub(super) mod wkt;
 
 use super::grid::{self, Attributes, Value};
 use super::raster::Placed;
-use crate::bytes::Keep;
+use crate::bytes::{Bytes, Keep, Output};
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 use crate::filter::EncryptionKey;
-use crate::format::body::Body;
 use crate::format::datatype::{Datatype, Kind};
 use crate::format::metadata::each_record;
 use crate::fragment::generic_body::GenericFile;
@@ -197,7 +196,7 @@ impl Metadata {
 
     /// The metadata of an array of these fields, of which this is the only file's body.
     #[cfg(any(test, feature = "internals"))]
-    pub fn of_body(fields: &[Field], body: &dyn Body) -> Result<Metadata> {
+    pub fn of_body(fields: &[Field], body: &dyn Bytes) -> Result<Metadata> {
         let mut pairs = Pairs::default();
         pairs.replay(body, &is_shown)?;
         Ok(Metadata::sort(fields, pairs.pairs))
@@ -408,7 +407,7 @@ struct Pairs {
 
 impl Pairs {
     /// Replays the body of a file. `most` is that of [`replayed`].
-    fn replay(&mut self, body: &dyn Body, most: &impl Fn(&[u8]) -> Option<u64>) -> Result<()> {
+    fn replay(&mut self, body: &dyn Bytes, most: &impl Fn(&[u8]) -> Option<u64>) -> Result<()> {
         let size = |key: &[u8], value: &ValueOrReason| match value {
             Ok(value) => size(key, value),
             Err(_) => PAIR_MEMORY + key.len(),
@@ -424,9 +423,8 @@ impl Pairs {
                     Some(Err("it is too long"))
                 }
                 Some((datatype, _, data)) => {
-                    let mut bytes = Vec::new();
-                    body.read(data, &mut bytes)?;
-                    Some(shown(datatype, bytes))
+                    let bytes = Output::of(|out| body.read(data, out))?;
+                    Some(shown(datatype, bytes.into()))
                 }
             };
             if let Some(before) = self.pairs.remove(key) {

@@ -1,40 +1,10 @@
 //! The unfiltered body of a generic tile, read by ranges, so that parsing a body of any size takes little
 //! memory.
 
-use crate::bytes::{numbers, part};
+use crate::bytes::{Bytes, Output, numbers};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
 use std::ops::Range;
-
-/// An unfiltered body, in memory or not.
-pub trait Body: Send + Sync {
-    /// Its length in bytes.
-    fn size(&self) -> Result<u64>;
-
-    /// Appends the bytes in `range` to `out`. `Truncated` if the body ends before.
-    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()>;
-}
-
-impl Body for &[u8] {
-    fn size(&self) -> Result<u64> {
-        Ok(self.len() as u64)
-    }
-
-    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        out.extend_from_slice(part(self, range)?);
-        Ok(())
-    }
-}
-
-impl Body for Vec<u8> {
-    fn size(&self) -> Result<u64> {
-        self.as_slice().size()
-    }
-
-    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        self.as_slice().read(range, out)
-    }
-}
 
 /// The most bytes of a listed value, which has to be in memory whole.
 pub const MAX_VALUE: u64 = 8 << 20;
@@ -42,28 +12,26 @@ pub const MAX_VALUE: u64 = 8 << 20;
 /// Bytes of a read-ahead.
 const WINDOW: u64 = 16 << 10;
 
-/// A position in a [`Body`], with a window of the bytes that follow: a [`Cursor`] over a body. No method
-/// panics, and every error names the field and its offset in the body.
+/// A position in a body, with a window of the bytes that follow: a [`Cursor`] over a body. No method panics,
+/// and every error names the field and its offset in the body.
 pub struct BodyCursor<'a> {
-    body: &'a dyn Body,
-    size: u64,
+    body: &'a dyn Bytes,
     /// Offset of the first byte of the window.
     start: u64,
-    window: Vec<u8>,
+    window: Output,
     /// Bytes of the window already read.
     used: usize,
 }
 
 impl<'a> BodyCursor<'a> {
     /// A cursor at the start of `body`.
-    pub fn new(body: &'a dyn Body) -> Result<Self> {
-        Ok(BodyCursor {
-            size: body.size()?,
+    pub fn new(body: &'a dyn Bytes) -> Self {
+        BodyCursor {
             body,
             start: 0,
-            window: Vec::new(),
+            window: Output::new(),
             used: 0,
-        })
+        }
     }
 
     /// The offset in the body of the next byte.
@@ -73,7 +41,7 @@ impl<'a> BodyCursor<'a> {
 
     /// Bytes not yet read.
     pub fn remaining(&self) -> u64 {
-        self.size - self.offset()
+        self.body.len() - self.offset()
     }
 
     /// Whether everything has been read.
@@ -176,7 +144,7 @@ impl<'a> BodyCursor<'a> {
 }
 
 /// The u64 items in `range` of the list that starts at offset `start` of `body`.
-pub fn u64_items(body: &dyn Body, start: u64, range: Range<u64>, scratch: &mut Vec<u8>) -> Result<Vec<u64>> {
+pub fn u64_items(body: &dyn Bytes, start: u64, range: Range<u64>, scratch: &mut Output) -> Result<Vec<u64>> {
     let place = |index: u64| index.checked_mul(8).and_then(|n| n.checked_add(start));
     let (Some(from), Some(to)) = (place(range.start), place(range.end)) else {
         return Err(Error::limit(format!("item {} of the list lies beyond byte 2^64", range.end)).at(start));
@@ -197,7 +165,7 @@ mod tests {
         for i in 0..10_000u64 {
             bytes.extend(i.to_le_bytes());
         }
-        let mut c = BodyCursor::new(&bytes).unwrap();
+        let mut c = BodyCursor::new(&bytes);
         assert_eq!(c.u64("n").unwrap(), 0);
         assert_eq!(c.skip(8 * 5000 - 8, "skipped").unwrap(), 8..40_000);
         assert_eq!(c.u64("n").unwrap(), 5000);

@@ -5,9 +5,10 @@
 //! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/ignore_file.md>,
 //! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/vacuum_file.md>
 
-use super::body::{Body, BodyCursor};
+use super::body::BodyCursor;
 use super::name::TimestampedName;
 use super::read;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 
 /// One entry of a consolidated commit file (`.con`).
@@ -100,10 +101,8 @@ pub struct ConsolidatedFooter {
 /// must ascend and be after the index. The file is only a shortcut: the fragments' own footers always exist.
 /// Do not trust its footers of versions 3 and 4: current libraries write them with lists of the wrong length,
 /// which may parse as something else.
-pub fn parse_consolidated_metadata(body: &dyn Body) -> Result<Vec<ConsolidatedFooter>> {
-    BodyCursor::new(body)
-        .and_then(|mut c| parse_index(&mut c))
-        .map_err(|e| e.in_part("consolidated fragment metadata"))
+pub fn parse_consolidated_metadata(body: &dyn Bytes) -> Result<Vec<ConsolidatedFooter>> {
+    parse_index(&mut BodyCursor::new(body)).map_err(|e| e.in_part("consolidated fragment metadata"))
 }
 
 /// The most memory for the names in an index, in bytes.

@@ -2,8 +2,9 @@
 //!
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/metadata.md>
 
-use super::body::{Body, BodyCursor};
+use super::body::BodyCursor;
 use super::datatype::Datatype;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use std::ops::Range;
 
@@ -21,8 +22,8 @@ pub struct MetadataRecord {
 }
 
 /// Calls `visit` with each record of a metadata file in order; `body` is the unfiltered body.
-pub fn each_record(body: &dyn Body, mut visit: impl FnMut(MetadataRecord) -> Result<()>) -> Result<()> {
-    let mut c = BodyCursor::new(body).map_err(|e| e.in_part("metadata"))?;
+pub fn each_record(body: &dyn Bytes, mut visit: impl FnMut(MetadataRecord) -> Result<()>) -> Result<()> {
+    let mut c = BodyCursor::new(body);
     let mut number = 0u64;
     while !c.is_empty() {
         MetadataRecord::parse(&mut c)

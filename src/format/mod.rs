@@ -2,8 +2,8 @@
 //! threads, caches or FUSE.
 //!
 //! Parsers read the bytes from a [`Cursor`](crate::cursor::Cursor), a slice or, if there may be many, a
-//! [`body::Body`], and check each length and count before use. Names stay bytes: the format does not promise
-//! UTF-8.
+//! [`body::BodyCursor`], and check each length and count before use. Names stay bytes: the format does not
+//! promise UTF-8.
 
 pub mod body;
 pub mod commits;

@@ -4,20 +4,19 @@ use super::geometry::Geometry;
 use super::info::Edition;
 use super::tile_file::{FETCHED_WHOLE, TileFile};
 use super::tile_list::{TileList, WINDOW, wrong_count};
-use crate::bytes::{Keep, Output, numbers};
+use crate::bytes::{Bytes, Output, numbers};
 use crate::cursor::Cursor;
 use crate::engine::{Engine, Reopened};
 use crate::error::{Error, Result};
 use crate::filter::EncryptionKey;
 use crate::filter::generic::GenericTile;
-use crate::format::body::Body;
-use crate::runtime::lock;
+use crate::runtime::{get_or_make, lock};
 use crate::storage::Blob;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// The body of a generic tile. The first access reads its header.
+/// The body of a generic tile, whose header is not read before it is opened.
 pub struct GenericBody {
     engine: Arc<Engine>,
     path: PathBuf,
@@ -29,8 +28,14 @@ pub struct GenericBody {
     edition: Edition,
     /// The file, if it is held open.
     held: Option<Arc<dyn Blob>>,
-    /// The tile, as the only one of a file, and its unfiltered size.
-    opened: OnceLock<(TileFile, u64)>,
+}
+
+/// A body whose header is read.
+pub struct OpenBody {
+    /// The tile, as the only one of a file.
+    file: TileFile,
+    /// Its unfiltered size.
+    size: u64,
 }
 
 impl GenericBody {
@@ -52,7 +57,6 @@ impl GenericBody {
             version,
             edition,
             held: None,
-            opened: OnceLock::new(),
         }
     }
 
@@ -70,10 +74,8 @@ impl GenericBody {
         Ok(self.held(blob))
     }
 
-    fn opened(&self) -> Result<&(TileFile, u64)> {
-        if let Some(opened) = self.opened.get() {
-            return Ok(opened);
-        }
+    /// Reads the header.
+    pub fn open(&self) -> Result<OpenBody> {
         let blob = match &self.held {
             Some(blob) => blob.clone(),
             None => Arc::new(Reopened::new(&self.engine, self.path.clone())?),
@@ -94,7 +96,10 @@ impl GenericBody {
             geometry: Geometry::new(1, 0, 0)?,
             generic: true,
         };
-        Ok(self.opened.get_or_init(|| (file, tile.size)))
+        Ok(OpenBody {
+            file,
+            size: tile.size,
+        })
     }
 
     /// Adds file and offset of the tile to an error.
@@ -105,17 +110,13 @@ impl GenericBody {
     }
 }
 
-impl Body for GenericBody {
-    fn size(&self) -> Result<u64> {
-        Ok(self.opened()?.1)
+impl Bytes for OpenBody {
+    fn len(&self) -> u64 {
+        self.size
     }
 
-    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        let (file, size) = self.opened()?;
-        let mut read = Output::keeping(Keep::Staying);
-        file.read(0, *size, range, &mut read)?;
-        out.extend_from_slice(&read);
-        Ok(())
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        self.file.read(0, self.size, range, out)
     }
 }
 
@@ -124,7 +125,7 @@ pub enum GenericFile {
     /// A small body, decoded whole.
     Whole(Vec<u8>),
     /// A large body, read by ranges.
-    Large(Box<GenericBody>),
+    Large(Box<OpenBody>),
 }
 
 impl GenericFile {
@@ -153,16 +154,14 @@ impl GenericFile {
             version,
             Edition::default(),
         );
-        Ok(GenericFile::Large(Box::new(match hold {
-            true => body.held(blob),
-            false => body,
-        })))
+        let body = if hold { body.held(blob) } else { body };
+        Ok(GenericFile::Large(Box::new(body.open()?)))
     }
 
     /// Decodes the whole body piece by piece, to find errors.
     pub fn decode(&self) -> Result<()> {
-        let size = self.size()?;
-        let mut piece = Vec::new();
+        let size = self.len();
+        let mut piece = Output::new();
         let mut at = 0u64;
         while at < size {
             let end = at.saturating_add(Self::LARGE_ABOVE).min(size);
@@ -174,15 +173,15 @@ impl GenericFile {
     }
 }
 
-impl Body for GenericFile {
-    fn size(&self) -> Result<u64> {
+impl Bytes for GenericFile {
+    fn len(&self) -> u64 {
         match self {
-            GenericFile::Whole(body) => Ok(body.len() as u64),
-            GenericFile::Large(body) => body.size(),
+            GenericFile::Whole(body) => Bytes::len(body),
+            GenericFile::Large(body) => body.len(),
         }
     }
 
-    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
         match self {
             GenericFile::Whole(body) => body.read(range, out),
             GenericFile::Large(body) => body.read(range, out),
@@ -193,6 +192,7 @@ impl Body for GenericFile {
 /// A list in the metadata file: a count u64, then the entries.
 pub struct StoredList {
     body: GenericBody,
+    opened: OnceLock<OpenBody>,
     /// The entries read last, after the number of the first of them. Sequential readers want the next ones:
     /// with very many fragments read in turns, looking entries up would take longer than copying cells.
     window: Mutex<(u64, Vec<u64>)>,
@@ -203,6 +203,7 @@ impl StoredList {
     pub fn new(body: GenericBody) -> Self {
         StoredList {
             body,
+            opened: OnceLock::new(),
             window: Mutex::default(),
         }
     }
@@ -225,17 +226,17 @@ impl StoredList {
     }
 
     fn read(&self, tile_num: u64, range: Range<u64>) -> Result<Vec<u64>> {
-        let size = self.body.size()?;
-        let mut raw = Vec::new();
-        self.body.read(0..8, &mut raw)?;
+        let body = get_or_make(&self.opened, || self.body.open())?;
+        let mut raw = Output::new();
+        body.read(0..8, &mut raw)?;
         let count = Cursor::new(&raw).u64("count")?;
         let bytes = count.checked_mul(8).and_then(|n| n.checked_add(8));
-        if count < tile_num || bytes != Some(size) {
-            let entries = (size - 8) / 8;
+        if count < tile_num || bytes != Some(body.len()) {
+            let entries = (body.len() - 8) / 8;
             return Err(self.body.place(wrong_count(count.min(entries), tile_num)));
         }
         raw.clear();
-        self.body.read(8 + range.start * 8..8 + range.end * 8, &mut raw)?;
+        body.read(8 + range.start * 8..8 + range.end * 8, &mut raw)?;
         Ok(numbers(&raw).collect())
     }
 }
@@ -265,7 +266,7 @@ mod tests {
             storage.insert(Path::new("a"), gzip_tile(size, b"damaged"));
             let engine = Engine::new(Arc::new(storage), 1 << 20, Vec::new(), Arc::default());
             let file = GenericFile::open(&Arc::new(engine), Path::new("a"), None, false).unwrap();
-            file.read(0..8, &mut Vec::new()).unwrap_err().kind()
+            file.read(0..8, &mut Output::new()).unwrap_err().kind()
         };
         assert_eq!(read(16 << 20), ErrorKind::Truncated);
         assert_eq!(read(17 << 20), ErrorKind::LimitExceeded);

@@ -5,10 +5,11 @@
 //! <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/consolidated_fragment_metadata_file.md>
 
 use super::generic_body::GenericFile;
+use crate::bytes::{Bytes, Output};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter::EncryptionKey;
-use crate::format::body::{Body, MAX_VALUE};
+use crate::format::body::MAX_VALUE;
 use crate::format::commits::parse_consolidated_metadata;
 use crate::runtime::lock;
 use crate::runtime::single_flight::SingleFlight;
@@ -73,10 +74,8 @@ impl RepeatedFooters {
     pub fn get(&self, name: &[u8]) -> Option<Vec<u8>> {
         let index = self.index()?;
         let (body, range) = index.footers.get(name)?;
-        let mut footer = Vec::new();
-        let read = index.bodies[*body].read(range.clone(), &mut footer);
-        read.map_err(|e| log::warn!("{e}")).ok()?;
-        Some(footer)
+        let footer = Output::of(|out| index.bodies[*body].read(range.clone(), out));
+        Some(footer.map_err(|e| log::warn!("{e}")).ok()?.into())
     }
 
     /// Whether there is a footer of the fragment `name`.
@@ -122,7 +121,7 @@ impl RepeatedFooters {
         let place = |e: Error| e.in_file(self.engine.storage.display(path));
         let footers = parse_consolidated_metadata(&body).map_err(place)?;
         let ends = footers.iter().skip(1).map(|next| next.offset);
-        let ends = ends.chain([body.size().map_err(place)?]);
+        let ends = ends.chain([body.len()]);
         for (footer, end) in footers.iter().zip(ends) {
             if end - footer.offset <= MAX_VALUE {
                 let place = (index.bodies.len(), footer.offset..end);

@@ -1,9 +1,10 @@
 //! The sections of a fragment's metadata, across format versions.
 
+use super::generic_body::OpenBody;
 use super::info::FragmentInfo;
 use super::tile_list::TileListKey;
+use crate::bytes::{Bytes, Output};
 use crate::error::{Error, Result};
-use crate::format::body::Body;
 use crate::format::fragment::boxes::Bounds;
 use crate::format::fragment::sections::{parse_fragment_statistics, parse_processed_conditions};
 use crate::format::fragment::{Boxes, FragmentStatistics, RTree};
@@ -19,7 +20,7 @@ pub struct StoredRTree {
     /// Root first, leaves last; empty for a dense fragment.
     pub levels: Vec<Boxes>,
     /// The bytes that the boxes are in.
-    pub body: Arc<dyn Body>,
+    pub body: Arc<dyn Bytes>,
 }
 
 impl FragmentInfo {
@@ -63,12 +64,15 @@ impl FragmentInfo {
         blob: &Arc<dyn Blob>,
         list: TileListKey,
         slot: usize,
-    ) -> Option<Box<dyn Body + '_>> {
+    ) -> Result<Option<Box<dyn Bytes + '_>>> {
         if let Some(numbers) = self.inline_list(list, slot) {
-            return Some(Box::new(Numbers(numbers)));
+            return Ok(Some(Box::new(Numbers(numbers))));
         }
-        let body = self.generic_body(self.list_offset(list, slot)?);
-        Some(Box::new(body.held(blob.clone())))
+        let Some(offset) = self.list_offset(list, slot) else {
+            return Ok(None);
+        };
+        let body = self.generic_body(offset).held(blob.clone()).open()?;
+        Ok(Some(Box::new(body)))
     }
 
     /// A list of a slot, parsed by `parse`, and the offset of its generic tile; None if the version lacks the
@@ -97,9 +101,12 @@ impl FragmentInfo {
             });
         }
         let offset = self.footer.offsets.rtree;
-        let body = self.generic_body(offset).hold()?;
-        let rtree = RTree::parse(&body, self.footer.version, &self.schema)
-            .map_err(|e| e.in_part("R-tree").at(offset))?;
+        let body = self.generic_body(offset).hold()?.open();
+        let parse = |body: OpenBody| {
+            let rtree = RTree::parse(&body, self.footer.version, &self.schema)?;
+            Ok((rtree, body))
+        };
+        let (rtree, body) = body.and_then(parse).map_err(|e| e.in_part("R-tree").at(offset))?;
         Ok(StoredRTree {
             fanout: Some(rtree.fanout),
             levels: rtree.levels,
@@ -147,13 +154,13 @@ impl FragmentInfo {
 /// A list of numbers in memory in the stored form: the count, then the numbers.
 struct Numbers<'a>(&'a [u64]);
 
-impl Body for Numbers<'_> {
-    fn size(&self) -> Result<u64> {
-        Ok(self.0.len() as u64 * 8 + 8)
+impl Bytes for Numbers<'_> {
+    fn len(&self) -> u64 {
+        self.0.len() as u64 * 8 + 8
     }
 
-    fn read(&self, range: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
-        if range.end > self.size()? {
+    fn read(&self, range: Range<u64>, out: &mut Output) -> Result<()> {
+        if range.end > Bytes::len(self) {
             return Err(Error::truncated("the list ends early").at(range.start));
         }
         let first = range.start / 8;
@@ -161,7 +168,8 @@ impl Body for Numbers<'_> {
         let wanted = (range.end.div_ceil(8) - first) as usize;
         let bytes = words.skip(first as usize).take(wanted).flat_map(u64::to_le_bytes);
         let skipped = (range.start % 8) as usize;
-        out.extend(bytes.skip(skipped).take((range.end - range.start) as usize));
+        let bytes = bytes.skip(skipped).take((range.end - range.start) as usize);
+        out.write(|out| out.extend(bytes));
         Ok(())
     }
 }
@@ -191,19 +199,21 @@ impl FragmentInfo {
         let visited = match &self.footer.inline {
             Some(inline) => {
                 let boxes = &inline.mbrs.boxes;
-                one_each(boxes.len())
-                    .and_then(|()| boxes.visit(&inline.mbrs.body.as_slice(), 0..boxes.len(), visit))
+                one_each(boxes.len()).and_then(|()| boxes.visit(&*inline.mbrs.body, 0..boxes.len(), visit))
             }
             None => {
                 let offset = self.footer.offsets.rtree;
-                let body = self.generic_body(offset);
-                RTree::parse(&body, self.footer.version, &self.schema)
-                    .and_then(|rtree| one_each(rtree.leaves().map_or(0, Boxes::len)).map(|()| rtree))
-                    .map_err(|e| e.in_part("R-tree").at(offset))
-                    .and_then(|rtree| match rtree.leaves() {
-                        Some(leaves) => leaves.visit(&body, 0..leaves.len(), visit),
-                        None => Ok(()),
-                    })
+                let parse = |body: OpenBody| {
+                    let rtree = RTree::parse(&body, self.footer.version, &self.schema)?;
+                    one_each(rtree.leaves().map_or(0, Boxes::len))?;
+                    Ok((rtree, body))
+                };
+                let parsed = self.generic_body(offset).open().and_then(parse);
+                let parsed = parsed.map_err(|e| e.in_part("R-tree").at(offset));
+                parsed.and_then(|(rtree, body)| match rtree.leaves() {
+                    Some(leaves) => leaves.visit(&body, 0..leaves.len(), visit),
+                    None => Ok(()),
+                })
             }
         };
         visited.map_err(|e| self.place(e))

@@ -1,10 +1,10 @@
 //! The metadata of arrays and groups: key-value pairs.
 
 use super::values::{Value, of_bytes};
+use crate::bytes::{Bytes, Output};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
-use crate::format::body::Body;
 use crate::format::datatype::Datatype;
 use crate::format::metadata::each_record;
 use crate::fragment::generic_body::GenericFile;
@@ -56,8 +56,7 @@ impl ObjectMetadata {
                     Some((datatype, _, range)) => {
                         memory += RECORD_BYTES + range.end - range.start + record.key.len() as u64;
                         engine.cache.check_size(memory)?;
-                        let mut bytes = Vec::new();
-                        file.read(range, &mut bytes)?;
+                        let bytes = Output::of(|out| file.read(range, out))?.into();
                         values.insert(record.key.clone(), MetadataValue { datatype, bytes })
                     }
                 };

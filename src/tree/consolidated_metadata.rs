@@ -4,6 +4,7 @@
 //! Such a file saves readers from opening each fragment. For local sources it is only shown.
 
 use super::document::DocumentContent;
+use crate::bytes::{Bytes, Output};
 use crate::catalog::Array;
 use crate::catalog::listing::ArrayListing;
 use crate::cursor::Cursor;
@@ -13,7 +14,7 @@ use crate::describe::consolidated_metadata::{
 };
 use crate::describe::footer::footer_json;
 use crate::error::{Error, Result};
-use crate::format::body::{Body, MAX_VALUE};
+use crate::format::body::MAX_VALUE;
 use crate::format::commits::{ConsolidatedFooter, parse_consolidated_metadata};
 use crate::format::fragment::Footer;
 use crate::format::fragment::footer::FooterPosition;
@@ -96,7 +97,7 @@ impl FooterSource for Footers {
         let footer = &footers[index];
         let end = match footers.get(index + 1) {
             Some(next) => next.offset,
-            None => body.size()?,
+            None => body.len(),
         };
         let size = end - footer.offset;
         if size > MAX_VALUE {
@@ -104,8 +105,7 @@ impl FooterSource for Footers {
                 Error::limit(format!("the footer takes {size} bytes, more than allowed")).at(footer.offset),
             );
         }
-        let mut bytes = Vec::new();
-        body.read(footer.offset..end, &mut bytes)?;
+        let bytes = Output::of(|out| body.read(footer.offset..end, out))?;
         let footer = repeated(&self.array, &self.listing, &bytes, footer);
         self.errors.fetch_or(footer.matches.is_none(), Ordering::Relaxed);
         Ok(footer)

@@ -7,6 +7,7 @@ use super::directory::FixedDirectory;
 use super::document::{Document, DocumentContent, state_of_file};
 use super::node::{Directory, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
+use crate::bytes::Bytes;
 use crate::catalog::listing::FragmentEntry;
 use crate::catalog::time::When;
 use crate::describe::fields::{KeyedField, keyed_fields};
@@ -14,7 +15,6 @@ use crate::describe::fragments::FragmentSummary;
 use crate::describe::tiles::TileLists;
 use crate::describe::{self, Json, render};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::body::Body;
 use crate::fragment::Fragment;
 use crate::fragment::info::FragmentInfo;
 use crate::fragment::prefetch::TailPrefetch;
@@ -214,7 +214,7 @@ struct Lists {
 }
 
 impl TileLists for Lists {
-    fn body(&self, field: &KeyedField, list: TileListKey) -> Option<Box<dyn Body + '_>> {
+    fn body(&self, field: &KeyedField, list: TileListKey) -> Result<Option<Box<dyn Bytes + '_>>> {
         self.info.list_body(&self.blob, list, field.stored.slot)
     }
 

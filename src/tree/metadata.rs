@@ -1,11 +1,11 @@
 //! `metadata.json`: the metadata files of an array or group, merged.
 
 use super::document::DocumentContent;
+use crate::bytes::Bytes;
 use crate::describe::metadata::Pairs;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::filter::EncryptionKey;
-use crate::format::body::Body;
 use crate::fragment::generic_body::GenericFile;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub fn metadata(
     key: Option<&EncryptionKey>,
 ) -> Result<DocumentContent> {
     let mut pairs = Pairs::new();
-    let mut bodies: Vec<Box<dyn Body>> = Vec::with_capacity(paths.len());
+    let mut bodies: Vec<Box<dyn Bytes>> = Vec::with_capacity(paths.len());
     let mut large = 0;
     for path in paths {
         let file = GenericFile::open(engine, path, key, large < MAX_OPEN_FILES)?;

@@ -6,9 +6,10 @@
 //!
 //! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/fragment.md>
 
+use crate::bytes::{Bytes, Output};
 use crate::cursor::Cursor;
 use crate::error::{Error, Result};
-use crate::format::body::{Body, BodyCursor};
+use crate::format::body::BodyCursor;
 use crate::format::datatype::Datatype;
 use crate::format::range::{self, Rect, lengths};
 use crate::format::schema::Schema;
@@ -123,13 +124,13 @@ impl Boxes {
     /// Calls `visit` with each box in `range` of `body`, in order, and its number.
     pub fn visit(
         &self,
-        body: &dyn Body,
+        body: &dyn Bytes,
         range: Range<u64>,
         mut visit: impl FnMut(u64, &[Bounds<'_>]) -> Result<()>,
     ) -> Result<()> {
         let end = range.end.min(self.count);
         let mut at = range.start;
-        let mut bytes = Vec::new();
+        let mut bytes = Output::new();
         while at < end {
             let (from, skipped) = self.start(at);
             let mut next = at - skipped + self.step();
@@ -160,7 +161,7 @@ impl Boxes {
     }
 
     /// Box `index`; None past the last.
-    pub fn get(&self, body: &dyn Body, index: u64) -> Result<Option<Rect>> {
+    pub fn get(&self, body: &dyn Bytes, index: u64) -> Result<Option<Rect>> {
         let mut found = None;
         self.visit(body, index..index + 1, |_, bounds| {
             found = Some(to_rect(bounds));
@@ -270,12 +271,11 @@ impl RTree {
     /// with it.
     ///
     /// Fails unless the levels shrink from the leaves to one root by the fanout, in at most 64 levels.
-    pub fn parse(body: &dyn Body, version: u32, schema: &Schema) -> Result<RTree> {
-        BodyCursor::new(body)
-            .and_then(|mut c| {
-                let rtree = Self::parse_body(&mut c, version, schema)?;
-                c.finish().map(|()| rtree)
-            })
+    pub fn parse(body: &dyn Bytes, version: u32, schema: &Schema) -> Result<RTree> {
+        let mut c = BodyCursor::new(body);
+        let rtree = Self::parse_body(&mut c, version, schema);
+        rtree
+            .and_then(|rtree| c.finish().map(|()| rtree))
             .map_err(|e| e.in_part("R-tree"))
     }
 
