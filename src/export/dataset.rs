@@ -24,7 +24,7 @@ use super::chunks::{Chunks, Extent, MAX_LISTED_CHUNKS, extents};
 use super::file_group::FileGroup;
 use super::grid::{self, Grid, Ground, Naming, VariableKind};
 use super::hdf5::MAX_RANK;
-use super::joined::{self, Joined, Source as _, SourceArray};
+use super::joined::{Joined, JoinedSource, SourceArray};
 use super::metadata::gdal::Axes;
 use super::metadata::{GroupMetadata, Metadata};
 use super::raster::{self, Placed};
@@ -72,18 +72,18 @@ pub const FULL_RESOLUTION: &[u8] = b"l_0";
 pub const MAX_LISTED_ARRAYS: usize = 64;
 
 /// A group with its members, as far as they are known from names.
-pub struct Source {
+pub struct DatasetSource {
     /// The group.
     pub group: Arc<OpenGroup>,
     /// The arrays and their names as members, in their order.
     pub arrays: Vec<(Vec<u8>, SourceArray)>,
     /// The groups in its directory, members or not.
-    pub groups: Vec<(Vec<u8>, Source)>,
+    pub groups: Vec<(Vec<u8>, DatasetSource)>,
     /// What is left out already, and why.
     pub left_out: Vec<(String, String)>,
 }
 
-impl joined::Source for Source {
+impl JoinedSource for DatasetSource {
     fn state(&self) -> Result<u64> {
         let arrays = self.arrays.iter();
         let arrays = arrays.map(|(name, source)| {
@@ -235,7 +235,7 @@ pub struct Dataset {
     pub absent_netcdf: Option<String>,
     /// All of it.
     pub root: Group,
-    source: Source,
+    source: DatasetSource,
     state: u64,
     /// See [`Dataset::version`].
     version: u64,
@@ -244,9 +244,9 @@ pub struct Dataset {
 }
 
 impl Joined for Dataset {
-    type Source = Source;
+    type Source = DatasetSource;
 
-    fn new(source: Source, state: u64) -> Result<Dataset> {
+    fn new(source: DatasetSource, state: u64) -> Result<Dataset> {
         let (kind, mut root) = Group::new(&source, Lengths::Exact)?;
         let absent = absent(&root);
         let exports = match kind {
@@ -272,7 +272,7 @@ impl Joined for Dataset {
         })
     }
 
-    fn source(&self) -> &Source {
+    fn source(&self) -> &DatasetSource {
         &self.source
     }
 
@@ -337,7 +337,7 @@ impl Dataset {
 
 /// The kind of the data set of `source` if listings show it. Reads schemas, of images metadata, and footers
 /// only if the domains are too large to tell, or if an attribute of an image changed its type.
-pub fn listed(source: &Source) -> Result<Option<Kind>> {
+pub fn listed(source: &DatasetSource) -> Result<Option<Kind>> {
     let (kind, bounds) = Group::new(source, Lengths::Bounds)?;
     if absent(&bounds).is_some() {
         return Ok(None);
@@ -371,7 +371,7 @@ fn unfit(field: &Field, axes: usize, naming: Naming) -> Option<String> {
 }
 
 impl Group {
-    fn new(source: &Source, lengths: Lengths) -> Result<(Kind, Group)> {
+    fn new(source: &DatasetSource, lengths: Lengths) -> Result<(Kind, Group)> {
         let mut metadata = GroupMetadata::of(&source.group)?;
         let kind = Kind::told(metadata.dataset_type());
         let of_group = source.arrays.iter().find(|(name, _)| name == GROUP_ATTRIBUTES);
@@ -602,7 +602,7 @@ impl Group {
     }
 
     /// Makes it the image that tiledb-bioimg wrote: each array with a level is a variable.
-    fn add_levels(&mut self, source: &Source) -> Result<()> {
+    fn add_levels(&mut self, source: &DatasetSource) -> Result<()> {
         let described = ImageDescription::read(&self.metadata, &mut self.left_out);
         let mut found: BTreeMap<u64, Values> = BTreeMap::new();
         for (name, array) in &source.arrays {

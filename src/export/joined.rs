@@ -1,7 +1,7 @@
 //! What several arrays make together: the data set of a group, the AnnData of a measurement.
 //!
 //! It is of one time. Arrays are listed one after the other, so that what is found of them may be a state
-//! that they never had together: see [`Source::look_again`].
+//! that they never had together: see [`JoinedSource::look_again`].
 
 use crate::catalog::Array;
 use crate::catalog::group::OpenGroup;
@@ -42,7 +42,7 @@ impl SourceArray {
 }
 
 /// The arrays and groups that something is made of, as they were found.
-pub trait Source {
+pub trait JoinedSource {
     /// A hash of the state of all of them.
     ///
     /// # Errors
@@ -94,9 +94,9 @@ pub trait Source {
 /// What a source makes.
 pub trait Joined: Sized {
     /// What it is made of.
-    type Source: Source;
+    type Source: JoinedSource;
 
-    /// What `source` makes in `state`, which is [`Source::state`]. Reads only metadata as far as possible.
+    /// What `source` makes in `state`, which is [`JoinedSource::state`]. Reads only metadata as far as possible.
     ///
     /// # Errors
     ///

@@ -20,7 +20,7 @@ use crate::describe::group::anndata_json;
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::anndata::node::{Array, Group, Node as ZarrNode};
 use crate::export::anndata::{
-    AnnData, Format, Found, FoundGroup, HDF5, NAME, Source, SourceGroup, is_measurement, named,
+    AnnData, Format, Found, FoundGroup, HDF5, MeasurementSource, NAME, SourceGroup, is_measurement, named,
 };
 use crate::export::joined::{Joined, SourceArray};
 use crate::layout::FileLayout;
@@ -161,7 +161,7 @@ impl ShownMeasurement {
     }
 
     /// What it is made of. Reads names.
-    fn source(&self, experiment: &Arc<OpenGroup>) -> Result<Source> {
+    fn source(&self, experiment: &Arc<OpenGroup>) -> Result<MeasurementSource> {
         let mut walk = Walk {
             context: &self.context,
             above: Vec::new(),
@@ -176,7 +176,7 @@ impl ShownMeasurement {
                 false => "there is none".to_owned(),
             }),
         };
-        Ok(Source {
+        Ok(MeasurementSource {
             experiment: FoundGroup::new(experiment)?,
             obs,
             measurement: walk.group(&self.group)?,

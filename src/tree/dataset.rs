@@ -17,7 +17,7 @@ use crate::describe::dataset::dataset_json;
 use crate::describe::render;
 use crate::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::dataset::{Dataset, Kind, MAX_LISTED_ARRAYS, Source, listed};
+use crate::export::dataset::{Dataset, DatasetSource, Kind, MAX_LISTED_ARRAYS, listed};
 use crate::export::joined::SourceArray;
 use crate::export::zarr::ZarrGroup;
 use crate::format::enums::ObjectType;
@@ -86,7 +86,7 @@ impl ShownGroup {
         &self,
         members: &Members,
         shown: &[Option<DirectoryKind>],
-        in_use: &Mutex<Option<Source>>,
+        in_use: &Mutex<Option<DatasetSource>>,
     ) -> Vec<(&'static str, NodeType)> {
         let hidden = self.context.exports.hide || self.context.engine.storage.is_remote();
         let registered = members.places.iter().filter(|place| place.registered).count();
@@ -126,7 +126,7 @@ impl ShownGroup {
     }
 
     /// What its data set is made of; `LimitExceeded` if that is more than `arrays` arrays.
-    fn source(&self, arrays: usize, listed: Option<ListedMembers>) -> Result<Source> {
+    fn source(&self, arrays: usize, listed: Option<ListedMembers>) -> Result<DatasetSource> {
         let groups = HashSet::from([self.group.path().to_path_buf()]);
         let mut walk = Walk { groups, arrays };
         source(&self.context, &self.group, listed, &mut walk)
@@ -186,11 +186,11 @@ fn source(
     group: &Arc<OpenGroup>,
     listed: Option<ListedMembers>,
     walk: &mut Walk,
-) -> Result<Source> {
+) -> Result<DatasetSource> {
     let engine = &context.engine;
     let members = group.members()?;
     let known = &members.group;
-    let mut found = Source {
+    let mut found = DatasetSource {
         group: group.clone(),
         arrays: Vec::new(),
         groups: Vec::new(),

@@ -14,7 +14,7 @@ use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
 use crate::describe::group::{GroupSummary, group_json};
 use crate::describe::render;
 use crate::error::{ErrorKind, Result};
-use crate::export::dataset::Source;
+use crate::export::dataset::DatasetSource;
 use crate::format::enums::ObjectType;
 use crate::names;
 use crate::runtime::hash;
@@ -43,7 +43,7 @@ struct GroupDirectory {
     group: Arc<OpenGroup>,
     mtime: u64,
     /// What was listed last: its arrays stay in use while somebody walks through the group.
-    listed: Mutex<Option<Source>>,
+    listed: Mutex<Option<DatasetSource>>,
 }
 
 /// The entries of a group's directory besides its members.

@@ -1,7 +1,7 @@
 //! A cache of what is made of several arrays, each of one time.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::joined::{Joined, Source};
+use crate::export::joined::{Joined, JoinedSource};
 use crate::runtime::lock;
 use crate::runtime::single_flight::SingleFlight;
 use lru::LruCache;
@@ -118,7 +118,7 @@ mod tests {
 
     struct Numbered(u64);
 
-    impl Source for Numbered {
+    impl JoinedSource for Numbered {
         fn state(&self) -> Result<u64> {
             Ok(self.0)
         }

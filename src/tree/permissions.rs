@@ -10,7 +10,7 @@ use crate::catalog::listing::{ArrayListing, list_or_empty};
 use crate::catalog::source::GROUP_DIRECTORY;
 use crate::engine::Engine;
 use crate::error::{ErrorKind, Result};
-use crate::export::joined::{Joined, Source as _};
+use crate::export::joined::{Joined, JoinedSource};
 use crate::filter::EncryptionKey;
 use crate::fragment::Fragment;
 use crate::fragment::column::Column;

@@ -491,7 +491,7 @@ impl Bytes for Section {
 }
 
 /// Numbers or text of metadata.
-pub(super) struct Scalar {
+pub(super) struct MetadataArray {
     pub(super) of: Type,
     /// The numbers, little-endian, or the text.
     pub(super) bytes: Arc<Vec<u8>>,
@@ -499,7 +499,7 @@ pub(super) struct Scalar {
     pub(super) count: Option<u64>,
 }
 
-impl Element for Scalar {
+impl Element for MetadataArray {
     fn node(&self) -> Result<Node> {
         let attributes: Attributes = match (self.of, self.count) {
             (Type::Text, _) => encoded("string", "0.2.0"),

@@ -50,16 +50,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::export::chunks::MAX_LISTED_CHUNKS;
 use crate::export::grid::Value;
 use crate::export::hdf5::MAX_RANK;
-use crate::export::joined::{Joined, Source as _};
+use crate::export::joined::{Joined, JoinedSource};
 use crate::layout::FileLayout;
 use crate::query::View;
 use crate::runtime::cache::CacheKey;
 use axis::Axis;
 use frame::{Frame, unfit_name};
-use matrix::{Dense, Division, Filled, Scalar, Sparse, domain_shape};
+use matrix::{Dense, Division, Filled, MetadataArray, Sparse, domain_shape};
 use node::{Group, Member, Members, Node, Type};
 use source::{Described, Object};
-pub use source::{Found, FoundGroup, Source, SourceGroup};
+pub use source::{Found, FoundGroup, MeasurementSource, SourceGroup};
 use std::sync::Arc;
 
 /// The kind of SOMA object that a measurement is.
@@ -144,7 +144,7 @@ impl LeftOut {
 
 /// A measurement as an AnnData.
 pub struct AnnData {
-    source: Source,
+    source: MeasurementSource,
     state: u64,
     mtime: u64,
     /// Why there is none, or all of it.
@@ -171,10 +171,10 @@ pub fn is_measurement(group: &Arc<OpenGroup>) -> Result<bool> {
 }
 
 impl Joined for AnnData {
-    type Source = Source;
+    type Source = MeasurementSource;
 
     /// Reads joinids as well, if they have gaps.
-    fn new(source: Source, state: u64) -> Result<AnnData> {
+    fn new(source: MeasurementSource, state: u64) -> Result<AnnData> {
         Ok(AnnData {
             mtime: source.mtime(),
             content: Content::new(&source)?,
@@ -183,7 +183,7 @@ impl Joined for AnnData {
         })
     }
 
-    fn source(&self) -> &Source {
+    fn source(&self) -> &MeasurementSource {
         &self.source
     }
 
@@ -277,7 +277,7 @@ impl AnnData {
 }
 
 impl Content {
-    fn new(source: &Source) -> Result<Result<Content, String>> {
+    fn new(source: &MeasurementSource) -> Result<Result<Content, String>> {
         let kind = |group: &FoundGroup| Ok(group.described()?.kind);
         if kind(&source.experiment)?.as_deref() != Some("SOMAExperiment") {
             return Ok(Err("the path does not go through ms of an experiment".to_owned()));
@@ -354,14 +354,14 @@ fn frame_of(view: Arc<View>, described: &Described, fallback: &str, text_index: 
 
 /// Collects the elements of a measurement.
 struct Elements<'s> {
-    source: &'s Source,
+    source: &'s MeasurementSource,
     left_out: &'s mut LeftOut,
 }
 
 impl<'s> Elements<'s> {
     /// The members of a collection of the measurement; none if it is missing.
     fn collection(&mut self, name: &str, shown: &str) -> Result<Option<(&'s SourceGroup, Described)>> {
-        let source: &'s Source = self.source;
+        let source: &'s MeasurementSource = self.source;
         let Some(found) = source.measurement.member(name) else {
             return Ok(None);
         };
@@ -577,16 +577,16 @@ fn uns_member(path: &str, found: &Found, left_out: &mut LeftOut) -> Result<Resul
 }
 
 /// A value of metadata.
-fn scalar(value: &Value) -> Scalar {
+fn scalar(value: &Value) -> MetadataArray {
     match value {
-        Value::Text(text) => Scalar {
+        Value::Text(text) => MetadataArray {
             of: Type::Text,
             bytes: Arc::new(text.as_bytes().to_vec()),
             count: None,
         },
         Value::Numbers(datatype, bytes) => {
             let count = (bytes.len() / datatype.size()) as u64;
-            Scalar {
+            MetadataArray {
                 of: Type::Number(*datatype),
                 bytes: Arc::new(bytes.clone()),
                 count: Some(count).filter(|count| *count != 1),

@@ -4,7 +4,7 @@
 use crate::catalog::group::{OpenGroup, group_metadata};
 use crate::error::{Error, ErrorKind, Result};
 use crate::export::grid::Value;
-use crate::export::joined::{self, SourceArray};
+use crate::export::joined::{JoinedSource, SourceArray};
 use crate::export::metadata::all_pairs;
 use crate::query::View;
 use crate::runtime::hash;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A measurement of an experiment, as far as it is known from names.
-pub struct Source {
+pub struct MeasurementSource {
     /// The experiment, and its files of metadata.
     pub experiment: FoundGroup,
     /// Its member `obs`.
@@ -50,7 +50,7 @@ pub enum Found {
     Failed(Error),
 }
 
-impl joined::Source for Source {
+impl JoinedSource for MeasurementSource {
     fn state(&self) -> Result<u64> {
         let experiment = &self.experiment.metadata;
         Ok(hash(&(experiment, self.obs.state()?, self.measurement.state()?)))

@@ -20,7 +20,7 @@ fn dataset(arrays: &[(&str, MemoryStorage)], groups: &[&str]) -> Dataset {
         Vec::new(),
         Arc::default(),
     ));
-    let source = |path: &str| Source {
+    let source = |path: &str| DatasetSource {
         group: Arc::new(OpenGroup::new(engine.clone(), PathBuf::from(path))),
         arrays: Vec::new(),
         groups: Vec::new(),
