@@ -34,6 +34,7 @@ use crate::bytes::Keep;
 use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::range::Range as Bounds;
+use crate::format::scalar::int64;
 use crate::format::schema::DimensionLabel;
 use crate::fragment::cells::Cells;
 use crate::names;
@@ -487,8 +488,7 @@ impl Variable {
 
     /// Whether all coordinates within `bounds` fit if they become days. True if they do not become days.
     fn fits(&self, bounds: &Bounds) -> bool {
-        let end = |bytes: &[u8]| Some(i64::from_le_bytes(bytes.try_into().ok()?));
-        let fits = |unit: Unit, bytes| end(bytes).and_then(|count| unit.days(count)).is_some();
+        let fits = |unit: Unit, bytes| int64(bytes).and_then(|count| unit.days(count)).is_some();
         self.unit
             .is_none_or(|unit| fits(unit, &bounds.lo) && fits(unit, &bounds.hi))
     }

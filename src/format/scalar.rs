@@ -133,6 +133,11 @@ impl Scalar {
     }
 }
 
+/// The INT64 in little-endian `bytes`; None if they are not the size of one.
+pub fn int64(bytes: &[u8]) -> Option<i64> {
+    Some(i64::from_le_bytes(bytes.try_into().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,6 +25,7 @@ use crate::format::enumeration::Enumeration;
 use crate::format::enums::{ArrayType, Layout};
 use crate::format::field::Stored;
 use crate::format::fragment::sections::parse_u64_list;
+use crate::format::scalar::int64;
 use crate::fragment::cells::Cells;
 use crate::fragment::column::Content;
 use crate::fragment::tile_list::TileListKey;
@@ -1083,7 +1084,7 @@ impl Texts for SideBySide {
 
 /// A coordinate of type INT64; None if it is negative, or of another type.
 pub(super) fn place(bytes: &[u8]) -> Option<u64> {
-    u64::try_from(i64::from_le_bytes(bytes.try_into().ok()?)).ok()
+    u64::try_from(int64(bytes)?).ok()
 }
 
 /// Why an array is no data frame with joinids; None if it is one.

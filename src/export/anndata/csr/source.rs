@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::field::{Field, Stored};
 use crate::format::fragment::boxes::Bounds;
+use crate::format::scalar::int64;
 use crate::format::schema::Schema;
 use crate::fragment::cells::{Cells, FragmentCells};
 use crate::fragment::column::Content;
@@ -58,7 +59,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// How many cells.
+    /// The number of its cells.
     pub fn count(&self) -> u64 {
         self.cells.end - self.cells.start
     }
@@ -114,8 +115,7 @@ pub(super) fn is_matrix(schema: &Schema) -> bool {
 
 /// The ends of a range of INT64; None if they are something else.
 fn ends((lo, hi): Bounds<'_>) -> Option<RangeInclusive<i64>> {
-    let end = |bytes: &[u8]| Some(i64::from_le_bytes(bytes.try_into().ok()?));
-    Some(end(lo)?..=end(hi)?)
+    Some(int64(lo)?..=int64(hi)?)
 }
 
 fn meet(a: &RangeInclusive<i64>, b: &RangeInclusive<i64>) -> bool {
