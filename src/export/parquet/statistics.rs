@@ -280,12 +280,13 @@ fn parsed<T>(
 type Uses = (Arc<Fragment>, Vec<(usize, usize)>);
 
 /// The statistics of each leaf in each row group; none for leaves that lack them in one.
-pub(super) struct TableStatistics(Vec<Vec<Statistics>>);
+pub(super) struct TableStatistics(Vec<Option<Vec<Statistics>>>);
 
 impl TableStatistics {
     /// The statistics of a leaf in a row group.
     pub(super) fn get(&self, leaf: usize, group: u64) -> Option<Statistics> {
-        self.0[leaf].get(group as usize).cloned()
+        let groups = self.0[leaf].as_ref()?;
+        Some(groups[group as usize].clone())
     }
 
     /// Reads the metadata of tiles for row groups of these rows. Decodes no data.
@@ -294,7 +295,8 @@ impl TableStatistics {
         let of = |(leaf, known): (&Leaf, Vec<LeafStatistics>)| {
             let groups = known.iter().zip(runs);
             let all = groups.map(|(known, run)| known.statistics(leaf, run.end - run.start));
-            all.collect::<Option<Vec<_>>>().unwrap_or_default()
+            let all: Option<Vec<Statistics>> = all.collect();
+            all.filter(|all| !all.is_empty())
         };
         Ok(TableStatistics(leaves.iter().zip(known).map(of).collect()))
     }

@@ -24,7 +24,7 @@ pub(super) struct FirstCells {
 }
 
 impl FirstCells {
-    /// How many they are.
+    /// The number of these cells.
     pub(super) fn count(&self) -> u64 {
         self.block.count()
     }
@@ -433,12 +433,10 @@ fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Resul
     })?;
     let mut samples: Vec<K> = samples.into_iter().flatten().collect();
     samples.sort_unstable();
-    let mut keys: Vec<K> = (1..parts)
-        .filter_map(|part| {
-            let at = samples.len() as u64 * part / parts;
-            samples.get(at as usize).cloned()
-        })
-        .collect();
+    // Without samples there are no keys.
+    let parts = if samples.is_empty() { 1 } else { parts };
+    let places = (1..parts).map(|part| samples.len() as u64 * part / parts);
+    let mut keys: Vec<K> = places.map(|at| samples[at as usize].clone()).collect();
     keys.dedup();
     // Each thread searches one member, so that no two need the same chunks.
     let ranks = parallel::each(members.len() as u64, |number| -> Result<Vec<u64>> {
