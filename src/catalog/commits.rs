@@ -1,4 +1,7 @@
 //! The files that commit, ignore, vacuum and delete fragments of an array.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/array_file_hierarchy.md>
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/array/array_directory.cc>
 
 use crate::calendar::now;
 use crate::engine::Engine;

@@ -7,6 +7,8 @@
 //!
 //! Example: through byteshuffle and then MD5, the metadata stream holds the digests first, then the part
 //! lengths of byteshuffle, which the digests cover as well.
+//!
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/filter_pipeline.md>
 
 use super::framing::{self, Limits};
 use super::key::key_required;

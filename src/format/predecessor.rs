@@ -1,4 +1,7 @@
 //! Recognises schema files from before format versions, which cannot be read.
+//!
+//! In TileDB 1.3: <https://github.com/TileDB-Inc/TileDB/blob/1.3.2/tiledb/sm/tile/tile_io.cc>
+//! In GenomicsDB: <https://github.com/GenomicsDB/TileDB/blob/c429d7b2f6/core/src/array/array_schema.cc>
 
 /// The writer of a schema file that has no format version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

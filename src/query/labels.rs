@@ -1,7 +1,7 @@
 //! Dimension labels in views: the labels of each coordinate, and which coordinates have the labels from one
 //! to another.
 //!
-//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/dimension_label.md>
+//! Specification: <https://github.com/TileDB-Inc/TileDB/blob/main/format_spec/array_schema.md#dimension-label>
 
 use super::selection::Selection;
 use super::{DimRange, Field, Role, View, coordinate};

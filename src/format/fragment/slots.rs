@@ -1,4 +1,6 @@
 //! The index of each field in the per-field lists.
+//!
+//! In libtiledb: <https://github.com/TileDB-Inc/TileDB/blob/main/tiledb/sm/fragment/fragment_metadata.cc>
 
 use crate::format::schema::Schema;
 
