@@ -123,7 +123,7 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// How many; at least 1.
+    /// The number of segments; at least 1.
     pub fn count(&self) -> usize {
         self.starts.len()
     }

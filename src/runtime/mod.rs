@@ -67,7 +67,7 @@ pub(crate) fn shared_if<K: Eq + Hash, T>(
     made
 }
 
-/// How many have a right that only some may have at once, in the whole process.
+/// A right that only some may have at once, in the whole process: the number of those who have it.
 pub(crate) struct Permits(AtomicUsize);
 
 /// The right of one; given back when dropped.

@@ -12,7 +12,7 @@ pub enum Axis {
 }
 
 impl Axis {
-    /// How many they are.
+    /// The number of joinids.
     pub fn len(&self) -> u64 {
         match self {
             Axis::Whole(count) => *count,
