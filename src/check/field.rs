@@ -5,7 +5,7 @@ use super::files::Files;
 use super::fragment::Shared;
 use super::grid::{TileGrid, Window};
 use super::queue::Job;
-use super::statistics::{Class, Integers, Summaries, Summary, Values};
+use super::statistics::{Class, Integers, Summaries, Summary, Totals};
 use super::stored::Stored;
 use super::{Checker, Kind, Problem};
 use crate::bytes::numbers;
@@ -224,7 +224,7 @@ impl Work {
         let found = |kind, message: String| {
             Problem::new(kind, self.files.path(), message).in_part(format_args!("field `{name}`"))
         };
-        let Some(Values::Integers(Integers { min, max, .. })) = &summary.values else {
+        let Some(Totals::Integers(Integers { min, max, .. })) = &summary.values else {
             return;
         };
         if let Some(count) = self.enumeration {

@@ -40,7 +40,7 @@ impl Class {
 
 /// Minimum, maximum and sum of several values.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Values {
+pub(super) enum Totals {
     Integers(Integers),
     Floats(Floats),
     /// The least and the greatest text.
@@ -71,7 +71,7 @@ pub(super) struct Floats {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Summary {
     /// None if all cells are null, and for opaque values.
-    pub values: Option<Values>,
+    pub values: Option<Totals>,
     /// Cells that are not null.
     pub valid: u64,
     /// Cells that are null.
@@ -152,7 +152,7 @@ impl Summary {
                     above += i128::from(value.max(0));
                     below += i128::from(value.min(0));
                 }
-                Some(Values::Integers(Integers {
+                Some(Totals::Integers(Integers {
                     min: min.into(),
                     max: max.into(),
                     above,
@@ -176,7 +176,7 @@ impl Summary {
                     all.magnitude += value.abs();
                     all.odd |= !value.is_finite();
                 }
-                Some(Values::Floats(all))
+                Some(Totals::Floats(all))
             }};
         }
         let values = match datatype {
@@ -201,7 +201,7 @@ impl Summary {
     pub(super) fn add_text(&mut self, text: &[u8]) {
         self.valid += 1;
         match &mut self.values {
-            Some(Values::Texts(min, max)) => {
+            Some(Totals::Texts(min, max)) => {
                 if text_order(text, min) == Ordering::Less {
                     min.clear();
                     min.extend_from_slice(text);
@@ -211,7 +211,7 @@ impl Summary {
                     max.extend_from_slice(text);
                 }
             }
-            _ => self.values = Some(Values::Texts(text.to_vec(), text.to_vec())),
+            _ => self.values = Some(Totals::Texts(text.to_vec(), text.to_vec())),
         }
     }
 
@@ -225,20 +225,20 @@ impl Summary {
             return;
         };
         match (own, other) {
-            (Values::Integers(own), Values::Integers(other)) => {
+            (Totals::Integers(own), Totals::Integers(other)) => {
                 own.min = own.min.min(other.min);
                 own.max = own.max.max(other.max);
                 own.above += other.above;
                 own.below += other.below;
             }
-            (Values::Floats(own), Values::Floats(other)) => {
+            (Totals::Floats(own), Totals::Floats(other)) => {
                 own.min = other.min.min(own.min);
                 own.max = other.max.max(own.max);
                 own.sum += other.sum;
                 own.magnitude += other.magnitude;
                 own.odd |= other.odd;
             }
-            (Values::Texts(min, max), Values::Texts(other_min, other_max)) => {
+            (Totals::Texts(min, max), Totals::Texts(other_min, other_max)) => {
                 if text_order(&other_min, min) == Ordering::Less {
                     *min = other_min;
                 }
@@ -275,14 +275,14 @@ impl Summary {
                 .then(|| format!("the stored {what} has {length} bytes, which is not the size of a value"))
         };
         match self.values.as_ref()? {
-            Values::Integers(Integers { min, max, .. }) => {
+            Totals::Integers(Integers { min, max, .. }) => {
                 let actual = if least { min } else { max };
                 match Scalar::read(datatype, stored).and_then(Scalar::integer) {
                     Some(stored) if stored != *actual => differ(stored.to_string(), actual.to_string()),
                     found => size(found.is_some()),
                 }
             }
-            Values::Floats(Floats { min, max, odd, .. }) => {
+            Totals::Floats(Floats { min, max, odd, .. }) => {
                 let actual = if least { min } else { max };
                 match Scalar::read(datatype, stored).map(Scalar::float) {
                     Some(stored) if !odd && stored != *actual => {
@@ -291,7 +291,7 @@ impl Summary {
                     found => size(found.is_some()),
                 }
             }
-            Values::Texts(min, max) => {
+            Totals::Texts(min, max) => {
                 let actual = if least { min } else { max };
                 let show = |text: &[u8]| format!("{:?}", String::from_utf8_lossy(text));
                 match text_order(stored, actual) {
@@ -313,7 +313,7 @@ impl Summary {
             self.values.as_ref()?,
             Scalar::read(datatype.sum_type()?, &stored)?,
         ) {
-            (Values::Integers(Integers { above, below, .. }), Scalar::Signed(stored)) => {
+            (Totals::Integers(Integers { above, below, .. }), Scalar::Signed(stored)) => {
                 let actual = above + below;
                 // If the running sum can saturate, its result depends on the order of the values.
                 let exact = *above <= i128::from(i64::MAX) && *below >= i128::from(i64::MIN);
@@ -322,13 +322,13 @@ impl Summary {
                     false => None,
                 }
             }
-            (Values::Integers(Integers { above: actual, .. }), Scalar::Unsigned(stored)) => {
+            (Totals::Integers(Integers { above: actual, .. }), Scalar::Unsigned(stored)) => {
                 match i128::from(stored) != *actual.min(&i128::from(u64::MAX)) {
                     true => differ(stored.to_string(), actual.to_string()),
                     false => None,
                 }
             }
-            (Values::Floats(all), Scalar::Float64(stored)) => {
+            (Totals::Floats(all), Scalar::Float64(stored)) => {
                 // The rounding error depends on the order of the values, and grows with their number.
                 let tolerance = all.magnitude * (self.valid as f64 + 2.0) * f64::EPSILON;
                 let close = (stored - all.sum).abs() <= tolerance;

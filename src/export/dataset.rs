@@ -604,7 +604,7 @@ impl Group {
     /// Makes it the image that tiledb-bioimg wrote: each array with a level is a variable.
     fn add_levels(&mut self, source: &DatasetSource) -> Result<()> {
         let described = ImageDescription::read(&self.metadata, &mut self.left_out);
-        let mut found: BTreeMap<u64, Values> = BTreeMap::new();
+        let mut found: BTreeMap<u64, ImageArray> = BTreeMap::new();
         for (name, array) in &source.arrays {
             let level = match Found::new(name, array, Kind::Image, Lengths::Bounds)? {
                 Ok((_, ends)) if ends.contains(&0) => Err("nothing is written".to_owned()),
@@ -872,7 +872,7 @@ impl Member {
 }
 
 /// An array with the field that has the values of an image, and the field's place.
-type Values = (Found, usize, Field);
+type ImageArray = (Found, usize, Field);
 
 /// A dense array that may have variables.
 struct Found {
@@ -996,7 +996,7 @@ impl Found {
         described: &ImageDescription,
         view: &View,
         metadata: &Metadata,
-    ) -> Result<Result<(u64, Values), String>> {
+    ) -> Result<Result<(u64, ImageArray), String>> {
         let reason = |reason: &str| Ok(Err(reason.to_owned()));
         let Some(level) = image::level(&metadata.array) else {
             return reason("its metadata has no number of a level");

@@ -454,7 +454,7 @@ fn float(number: f64) -> String {
 }
 
 /// The values of a tag.
-enum Values {
+enum TagValues {
     Short(u64),
     Long(u64),
     /// One value repeated: the value and the count.
@@ -502,15 +502,16 @@ impl Image {
     }
 
     /// The tags and their values.
-    fn entries(&self) -> Vec<(u16, Values)> {
+    fn entries(&self) -> Vec<(u16, TagValues)> {
         // Samples beyond the colours or the grey.
         let (extra, kind) = match self.rgb {
             true => (self.samples - 3, 2),
             false => (self.samples - 1, 0),
         };
-        let text = |text: &str| (!text.is_empty()).then(|| Values::Ascii([text.as_bytes(), b"\0"].concat()));
-        let words = |words: &[u16]| (!words.is_empty()).then(|| Values::Words(words.to_vec()));
-        let doubles = |numbers: &[f64]| (!numbers.is_empty()).then(|| Values::Doubles(numbers.to_vec()));
+        let text =
+            |text: &str| (!text.is_empty()).then(|| TagValues::Ascii([text.as_bytes(), b"\0"].concat()));
+        let words = |words: &[u16]| (!words.is_empty()).then(|| TagValues::Words(words.to_vec()));
+        let doubles = |numbers: &[f64]| (!numbers.is_empty()).then(|| TagValues::Doubles(numbers.to_vec()));
         let geo = &self.geo;
         let photometric = match (self.rgb, geo.palette.is_empty()) {
             (true, _) => 2,
@@ -518,20 +519,20 @@ impl Image {
             (false, false) => 3,
         };
         let entries = [
-            (254, self.is_reduced.then_some(Values::Long(1))),
-            (256, Some(Values::Long(self.width))),
-            (257, Some(Values::Long(self.height))),
-            (258, Some(Values::Shorts(self.bits, self.samples))),
-            (259, Some(Values::Short(1))),
-            (262, Some(Values::Short(photometric))),
-            (273, Some(Values::StripOffsets)),
-            (277, Some(Values::Short(self.samples))),
-            (278, Some(Values::Long(self.rows()))),
-            (279, Some(Values::StripLengths)),
-            (284, Some(Values::Short(if self.planar { 2 } else { 1 }))),
+            (254, self.is_reduced.then_some(TagValues::Long(1))),
+            (256, Some(TagValues::Long(self.width))),
+            (257, Some(TagValues::Long(self.height))),
+            (258, Some(TagValues::Shorts(self.bits, self.samples))),
+            (259, Some(TagValues::Short(1))),
+            (262, Some(TagValues::Short(photometric))),
+            (273, Some(TagValues::StripOffsets)),
+            (277, Some(TagValues::Short(self.samples))),
+            (278, Some(TagValues::Long(self.rows()))),
+            (279, Some(TagValues::StripLengths)),
+            (284, Some(TagValues::Short(if self.planar { 2 } else { 1 }))),
             (320, words(&geo.palette)),
-            (338, (extra > 0).then_some(Values::Shorts(kind, extra))),
-            (339, Some(Values::Shorts(self.format, self.samples))),
+            (338, (extra > 0).then_some(TagValues::Shorts(kind, extra))),
+            (339, Some(TagValues::Shorts(self.format, self.samples))),
             (33550, doubles(&geo.sizes)),
             (33922, doubles(&geo.tie)),
             (34264, doubles(&geo.matrix)),
@@ -557,19 +558,19 @@ impl Image {
     }
 
     /// The value of each strip for a tag, if the first strip begins at `data`.
-    fn numbers(&self, values: Values, data: u64) -> Box<dyn Fn(u64) -> u64 + Send + Sync> {
+    fn numbers(&self, values: TagValues, data: u64) -> Box<dyn Fn(u64) -> u64 + Send + Sync> {
         let (plane, strips) = (self.plane(), self.strips());
         let strip = self.rows() * self.row();
         let start = move |index: u64| index % strips * strip;
         match values {
-            Values::Short(number) | Values::Long(number) | Values::Shorts(number, _) => {
+            TagValues::Short(number) | TagValues::Long(number) | TagValues::Shorts(number, _) => {
                 Box::new(move |_| number)
             }
-            Values::Words(words) => Box::new(move |index| words[index as usize].into()),
-            Values::Doubles(numbers) => Box::new(move |index| numbers[index as usize].to_bits()),
-            Values::Ascii(text) => Box::new(move |index| text[index as usize].into()),
-            Values::StripOffsets => Box::new(move |index| data + index / strips * plane + start(index)),
-            Values::StripLengths => Box::new(move |index| strip.min(plane - start(index))),
+            TagValues::Words(words) => Box::new(move |index| words[index as usize].into()),
+            TagValues::Doubles(numbers) => Box::new(move |index| numbers[index as usize].to_bits()),
+            TagValues::Ascii(text) => Box::new(move |index| text[index as usize].into()),
+            TagValues::StripOffsets => Box::new(move |index| data + index / strips * plane + start(index)),
+            TagValues::StripLengths => Box::new(move |index| strip.min(plane - start(index))),
         }
     }
 }
@@ -579,7 +580,7 @@ struct Directory {
     /// Its offset.
     start: u64,
     /// Tags with their values.
-    entries: Vec<(u16, Values)>,
+    entries: Vec<(u16, TagValues)>,
     /// The type, the bytes of a value, and the number of values of each entry.
     shaped: Vec<(u16, u64, u64)>,
     /// The offset of the values of each entry that do not fit into it.
@@ -596,13 +597,13 @@ impl Directory {
         let shaped: Vec<(u16, u64, u64)> = entries
             .iter()
             .map(|(_, values)| match values {
-                Values::Ascii(text) => (2, 1, text.len() as u64),
-                Values::Short(_) => (3, 2, 1),
-                Values::Shorts(_, count) => (3, 2, *count),
-                Values::Words(words) => (3, 2, words.len() as u64),
-                Values::Doubles(numbers) => (12, 8, numbers.len() as u64),
-                Values::Long(_) => (4, 4, 1),
-                Values::StripOffsets | Values::StripLengths => {
+                TagValues::Ascii(text) => (2, 1, text.len() as u64),
+                TagValues::Short(_) => (3, 2, 1),
+                TagValues::Shorts(_, count) => (3, 2, *count),
+                TagValues::Words(words) => (3, 2, words.len() as u64),
+                TagValues::Doubles(numbers) => (12, 8, numbers.len() as u64),
+                TagValues::Long(_) => (4, 4, 1),
+                TagValues::StripOffsets | TagValues::StripLengths => {
                     (long, address, image.planes() * image.strips())
                 }
             })

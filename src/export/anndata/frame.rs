@@ -12,8 +12,8 @@
 
 use super::axis::Axis;
 use super::node::{
-    Array, Attributes, Element, Group, Held, InRows, MAX_CELLS, Member, Members, Node, Type, Values, Whole,
-    encoded,
+    Array, Attributes, Element, Group, Held, InRows, MAX_CELLS, Member, Members, Node, RowValues, Type,
+    Whole, encoded,
 };
 use super::text::{RowNumbers, TextChunks, Texts, number_text};
 use crate::bytes::Output;
@@ -527,7 +527,7 @@ impl Frame {
     }
 
     /// An array of fixed-size values of the rows.
-    fn numbers(&self, of: Type, values: impl Values + 'static) -> Result<Node> {
+    fn numbers(&self, of: Type, values: impl RowValues + 'static) -> Result<Node> {
         let attributes = encoded("array", "0.2.0");
         let content = InRows(Arc::new(values));
         Ok(Array::column(of, self.rows()?, MAX_CELLS, attributes, content).into())
@@ -704,7 +704,7 @@ struct Numbers {
     null: Vec<u8>,
 }
 
-impl Values for Numbers {
+impl RowValues for Numbers {
     fn hold(&self) -> Result<Held> {
         self.frame.hold(self.field)
     }
@@ -741,7 +741,7 @@ struct Mask {
     field: usize,
 }
 
-impl Values for Mask {
+impl RowValues for Mask {
     fn hold(&self) -> Result<Held> {
         self.frame.hold(self.field)
     }
@@ -766,7 +766,7 @@ struct Codes {
     datatype: Datatype,
 }
 
-impl Values for Codes {
+impl RowValues for Codes {
     fn hold(&self) -> Result<Held> {
         self.frame.hold(self.field)
     }
@@ -901,7 +901,7 @@ impl Element for Index {
 /// 0, 1, ..
 struct Counted;
 
-impl Values for Counted {
+impl RowValues for Counted {
     fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
         out.write(|out| out.extend(rows.flat_map(u64::to_le_bytes)));
         Ok(())

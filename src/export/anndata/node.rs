@@ -378,7 +378,7 @@ impl Bytes for Padding {
 pub(super) type Held = Vec<Arc<dyn Cells>>;
 
 /// Values of fixed size in rows.
-pub(super) trait Values: Send + Sync {
+pub(super) trait RowValues: Send + Sync {
     /// The columns that are read.
     fn hold(&self) -> Result<Held> {
         Ok(Held::new())
@@ -390,7 +390,7 @@ pub(super) trait Values: Send + Sync {
 
 /// The bytes of some rows.
 struct RowBytes {
-    values: Arc<dyn Values>,
+    values: Arc<dyn RowValues>,
     /// Bytes of a row.
     size: u64,
     rows: Range<u64>,
@@ -417,7 +417,7 @@ impl Bytes for RowBytes {
 }
 
 /// An array of one axis.
-pub(super) struct InRows(pub(super) Arc<dyn Values>);
+pub(super) struct InRows(pub(super) Arc<dyn RowValues>);
 
 impl InRows {
     fn bytes(&self, of: Type, rows: Range<u64>) -> Box<dyn Bytes> {
@@ -467,7 +467,7 @@ mod tests {
     #[test]
     fn a_chunk_is_as_long_as_all_others() {
         struct Numbers;
-        impl Values for Numbers {
+        impl RowValues for Numbers {
             fn append(&self, rows: Range<u64>, out: &mut Output) -> Result<()> {
                 out.write(|out| out.extend(rows.flat_map(|row| (row as i64 + 1).to_le_bytes())));
                 Ok(())
