@@ -243,9 +243,10 @@ if [ -n "${TILEDBFS_REAL:-}" ]; then
 fi
 # Some of the other arrays are damaged too.
 export TILEDBFS_ARRAYS="${arrays:+$arrays/arrays}" TILEDBFS_VIEWS="${views:+$views/arrays}"
+# First, because what it builds is not the whole program.
+run "quickstart" scripts/quickstart.sh
 run "cargo build" cargo build --release
 together
-run "quickstart" scripts/quickstart.sh
 # Cargo puts the program that tests are built with, which is not optimised, in its place.
 mkdir -p "$TARGET/program"
 cp "$TILEDBFS_BIN" "$TARGET/program/"
