@@ -12,8 +12,10 @@ const CACHE_SIZE: u64 = 256 << 20;
 /// is not cached needs some as well, and so do other programs in a container.
 pub(super) fn default_cache_size() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let process = |of| getrlimit(of).ok().map(|(soft, _)| soft);
     let limits = [
-        getrlimit(Resource::RLIMIT_AS).ok().map(|(soft, _)| soft),
+        process(Resource::RLIMIT_AS),
+        process(Resource::RLIMIT_DATA),
         machine(),
         of_groups(Path::new("/sys/fs/cgroup"), &groups),
     ];

@@ -460,6 +460,26 @@ fn few_descriptors_are_enough() {
 }
 
 #[test]
+fn the_cache_takes_at_most_a_quarter_of_the_limits_of_memory() {
+    for limit in ["-v", "-d"] {
+        let place = Place::new();
+        let output = Command::new("sh")
+            .args([
+                "-c",
+                &format!("ulimit {limit} 1000000 && exec \"$0\" mount group mnt"),
+            ])
+            .arg(program().get_program())
+            .current_dir(place.path(""))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let stats = fs::read_to_string(place.path("mnt/.tiledbfs/stats.json")).unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        assert_eq!(stats["cache_capacity"], 1_000_000 * 1024 / 4, "ulimit {limit}");
+    }
+}
+
+#[test]
 fn the_size_is_what_is_used_of_the_file_system_of_the_source() {
     let place = Place::new();
     let source = place.path("disk");
