@@ -167,6 +167,8 @@ fn give_back() {
 pub struct ChunkCache {
     capacity: u64,
     processors: usize,
+    /// [`MAX_UNKEPT_WAIT`], but in tests.
+    unkept_wait: Duration,
     stats: Arc<Stats>,
     state: Mutex<Inner>,
     /// Signalled when bytes become free.
@@ -254,6 +256,7 @@ impl ChunkCache {
         ChunkCache {
             capacity,
             processors: available_parallelism().map_or(1, NonZeroUsize::get),
+            unkept_wait: MAX_UNKEPT_WAIT,
             stats,
             state: Mutex::new(Inner {
                 staying: LruCache::unbounded(),
@@ -458,7 +461,7 @@ impl ChunkCache {
                 state = wait_on(&self.room, state)?;
             } else if estimate > self.capacity.max(SMALL_RESERVATION)
                 && state.holds_unkept()
-                && begun.get_or_insert_with(Instant::now).elapsed() < MAX_UNKEPT_WAIT
+                && begun.get_or_insert_with(Instant::now).elapsed() < self.unkept_wait
             {
                 // The last reader drops the entry without notice.
                 drop(state);
