@@ -5,7 +5,7 @@ use super::field::StoredField;
 use super::field_files::overflow;
 use super::info::FragmentInfo;
 use crate::bytes::{Bytes, Keep, Output, numbers};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::get_or_make;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -23,14 +23,15 @@ pub trait Cells: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If what is stored has to be read for it and cannot be.
+    /// `InvalidInput` if the cells do not have it; fails if what is stored has to be read and cannot be.
     fn len(&self, content: Content) -> Result<u64>;
 
     /// Appends the bytes in `range` of `content`, clipped at its end.
     ///
     /// # Errors
     ///
-    /// If what is stored cannot be read or decoded.
+    /// `InvalidInput` if the cells do not have it, or `range` ends before it starts; fails if what is stored
+    /// cannot be read or decoded.
     fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()>;
 }
 
@@ -39,8 +40,13 @@ impl dyn Cells + '_ {
     ///
     /// # Errors
     ///
-    /// `Internal` if there are fewer cells; fails if what is stored cannot be read or decoded.
+    /// `InvalidInput` if there are fewer cells, or they do not have this; fails if what is stored cannot be
+    /// read or decoded.
     pub fn values(&self, cells: Range<u64>) -> Result<Output> {
+        self.check(&cells)?;
+        if self.cell_size().is_none() {
+            return Err(invalid("the cells are var-sized"));
+        }
         Output::of(|out| self.append(Content::Data, cells, out))
     }
 
@@ -50,6 +56,7 @@ impl dyn Cells + '_ {
     ///
     /// Those of `values`.
     pub fn validity(&self, cells: Range<u64>) -> Result<Output> {
+        self.check(&cells)?;
         Output::of(|out| self.append(Content::Validity, cells, out))
     }
 
@@ -59,7 +66,17 @@ impl dyn Cells + '_ {
     ///
     /// Those of `values`.
     pub fn starts(&self, cells: Range<u64>) -> Result<Vec<u64>> {
+        self.check(&cells)?;
         self.starts_kept(cells, None)
+    }
+
+    /// `InvalidInput` if there are no such cells.
+    fn check(&self, cells: &Range<u64>) -> Result<()> {
+        let count = self.count();
+        match cells.start <= cells.end && cells.end <= count {
+            true => Ok(()),
+            false => Err(invalid(format!("cells {cells:?} of {count} were asked for"))),
+        }
     }
 
     /// What `starts` returns. Its chunks are cached as `keep` says: see [`Output::keep`].
@@ -117,10 +134,56 @@ impl dyn Cells + '_ {
     }
 }
 
+fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::InvalidInput, message)
+}
+
 /// The bytes of entries of `size` bytes each.
 fn bytes_of(entries: &Range<u64>, size: u64) -> Result<Range<u64>> {
     let end = entries.end.checked_mul(size).ok_or_else(overflow)?;
     Ok(entries.start * size..end)
+}
+
+/// The cells of a field for programs that use the crate: to ask for what a field does not have is
+/// `InvalidInput`. The rest of the crate knows what a field has.
+pub struct CheckedCells {
+    /// The cells.
+    pub cells: Arc<dyn Cells>,
+    /// What they have.
+    pub contents: Vec<Content>,
+}
+
+impl CheckedCells {
+    fn check(&self, content: Content) -> Result<()> {
+        match content {
+            content if self.contents.contains(&content) => Ok(()),
+            Content::Validity => Err(invalid("the cells cannot be null, and have no validity")),
+            _ => Err(invalid("the cells have a fixed size, and no starts")),
+        }
+    }
+}
+
+impl Cells for CheckedCells {
+    fn count(&self) -> u64 {
+        self.cells.count()
+    }
+
+    fn cell_size(&self) -> Option<u64> {
+        self.cells.cell_size()
+    }
+
+    fn len(&self, content: Content) -> Result<u64> {
+        self.check(content)?;
+        self.cells.len(content)
+    }
+
+    fn read(&self, content: Content, range: Range<u64>, out: &mut Output) -> Result<()> {
+        self.check(content)?;
+        match range.start <= range.end {
+            true => self.cells.read(content, range, out),
+            false => Err(invalid(format!("bytes {range:?} were asked for"))),
+        }
+    }
 }
 
 /// The cells of a field of a fragment in the order on disk. Files are opened by their first read, and stay
@@ -228,12 +291,15 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    #[should_panic(expected = "fixed size")]
     fn bytes_of_var_sized_cells_are_not_taken_for_cells() {
         let array = open_local(Path::new("tests/data/sample/weather"), &Tuning::SMALL).unwrap();
         let info = array.listing().unwrap().fragments[0].fragment.open().unwrap();
         let field = info.fields.iter().find(|field| field.cell_size().is_none());
         let cells = FragmentCells::new(info.clone(), field.unwrap().clone());
-        let _ = (&cells as &dyn Cells).values(0..1);
+        let values = (&cells as &dyn Cells).values(0..1);
+        assert_eq!(
+            values.err().map(|error| error.kind()),
+            Some(ErrorKind::InvalidInput)
+        );
     }
 }

@@ -4,7 +4,8 @@ use super::sealed::Sealed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::fragment::Fragment;
-use crate::fragment::cells::{Cells, FragmentCells};
+use crate::fragment::cells::{Cells, CheckedCells, FragmentCells};
+use crate::fragment::column::Content;
 use crate::query::{Field, View};
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,13 +25,18 @@ impl View {
     ///
     /// `NotFound` if there is no such field. Also fails if the metadata of a fragment cannot be read.
     pub fn cells(&self, field: &str) -> Result<Arc<dyn Cells>> {
-        self.open(self.field_index(field)?)
+        let index = self.field_index(field)?;
+        let shown = &self.fields()[index];
+        Ok(Arc::new(CheckedCells {
+            cells: self.open(index)?,
+            contents: Content::all(shown.cell_val_num, shown.nullable),
+        }))
     }
 
     /// Reads the values of `cells` of a field with fixed-size cells; the values of one cell follow each
     /// other. Cells of a dense view are in row-major order, those of a sparse view in global order; a
-    /// dimension of a dense view has each coordinate once. Null cells have values, too: see
-    /// [`View::read_cells`].
+    /// dimension of a dense view has each coordinate once. Cells of a dense view that nobody wrote have the
+    /// [fill value](Field::fill_value). Null cells have values, too: see [`View::read_cells`].
     ///
     /// # Errors
     ///
@@ -256,7 +262,10 @@ impl Fragment {
         let mut fields = attribute.into_iter().chain(others);
         let found = fields.find(|field| field.name == name.as_bytes() && info.stores(field));
         let field = found.ok_or_else(|| Error::not_found(format!("the fragment has no field {name:?}")))?;
-        Ok(Arc::new(FragmentCells::new(info.clone(), field.clone())))
+        Ok(Arc::new(CheckedCells {
+            contents: Content::all(field.cell_val_num, field.nullable),
+            cells: Arc::new(FragmentCells::new(info.clone(), field.clone())),
+        }))
     }
 }
 
@@ -323,7 +332,7 @@ values! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Array, TimeRange};
+    use crate::{Array, Output, TimeRange};
 
     #[test]
     fn a_buffer_gets_what_a_read_returns() {
@@ -350,6 +359,46 @@ mod tests {
         let sparse = Array::open("tests/data/sample/lightning").unwrap();
         let sparse = sparse.at(TimeRange::ALL).open().unwrap();
         assert_eq!(sparse.values::<f64>("lat").unwrap().shape(), [1000]);
+    }
+
+    #[test]
+    fn bytes_that_a_field_does_not_have_are_refused() {
+        let view = Array::open("tests/data/sample/weather")
+            .unwrap()
+            .at(TimeRange::ALL)
+            .open()
+            .unwrap();
+        let stored = view.fragments();
+        let reversed = Range { start: 3, end: 1 };
+        let refused = |error: Error| assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        for (fixed, note, axis) in [
+            (
+                view.cells("temperature"),
+                view.cells("note"),
+                Some(view.cells("day")),
+            ),
+            (stored[0].field("temperature"), stored[0].field("note"), None),
+        ] {
+            let (fixed, note) = (fixed.unwrap(), note.unwrap());
+            let beyond = fixed.count()..fixed.count() + 1;
+            for cells in [beyond, reversed.clone(), 0..u64::MAX, u64::MAX..u64::MAX] {
+                refused(fixed.values(cells.clone()).err().unwrap());
+                refused(note.validity(cells.clone()).err().unwrap());
+                refused(note.starts(cells.clone()).unwrap_err());
+                refused(note.var_values(cells).unwrap_err());
+            }
+            refused(note.values(0..1).err().unwrap());
+            for cells in [Some(fixed), axis.map(Result::unwrap)].into_iter().flatten() {
+                refused(cells.starts(0..1).unwrap_err());
+                refused(cells.var_values(0..1).unwrap_err());
+                refused(cells.validity(0..1).err().unwrap());
+                refused(cells.len(Content::Offsets).unwrap_err());
+                let read = Output::of(|out| cells.read(Content::Data, reversed.clone(), out));
+                refused(read.err().unwrap());
+            }
+            assert_eq!(note.validity(0..2).unwrap().len(), 2);
+            assert_eq!(note.starts(note.count()..note.count()).unwrap().len(), 1);
+        }
     }
 
     #[test]
