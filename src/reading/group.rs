@@ -3,7 +3,8 @@
 use super::metadata::ObjectMetadata;
 use crate::catalog::group::{OpenGroup, group_metadata, unregistered_member};
 use crate::catalog::source::{ObjectKind, Source, classify};
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::storage::EntryType;
 use std::path::{Path, PathBuf};
 
 impl Source {
@@ -11,9 +12,16 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is nothing; fails if the storage does.
+    /// `NotFound` if there is no directory; fails if the storage does.
     pub fn kind(&self, path: impl AsRef<Path>) -> Result<ObjectKind> {
-        classify(&self.0, path.as_ref())
+        let path = path.as_ref();
+        let kind = classify(&self.0, path)?;
+        let is_directory =
+            || Ok::<_, Error>(self.0.storage.metadata(path)?.entry_type == EntryType::Directory);
+        match kind != ObjectKind::Directory || is_directory()? {
+            true => Ok(kind),
+            false => Err(Error::not_found("not a directory").in_file(self.0.storage.display(path))),
+        }
     }
 
     /// The group at `path`, relative to the source; empty for the source itself. Reads nothing: if there is
@@ -116,7 +124,13 @@ mod tests {
         assert_eq!(source.kind("").unwrap(), ObjectKind::Group);
         assert_eq!(source.kind(&members[1].path).unwrap(), ObjectKind::Array);
         assert_eq!(source.kind("weather/__meta").unwrap(), ObjectKind::Directory);
-        assert_eq!(source.kind("none").unwrap_err().kind(), ErrorKind::NotFound);
+        for none in ["none", "__tiledb_group.tdb", "weather/none"] {
+            assert_eq!(
+                source.kind(none).unwrap_err().kind(),
+                ErrorKind::NotFound,
+                "{none}"
+            );
+        }
         let array = source.array(&members[1].path);
         let metadata = array.at(TimeRange::ALL).open().unwrap().metadata().unwrap();
         let heights = metadata.get("station_heights").unwrap();
