@@ -218,7 +218,8 @@ impl Error {
     }
 
     /// The errno that a file system call which met this error returns: EACCES for a missing or wrong key,
-    /// ENOENT for what is not there, the system's own for system errors, EIO for the rest.
+    /// ENOENT for what is not there, EINVAL for what makes no sense to ask, EINTR if nobody waits any more,
+    /// the system's own for system errors, EIO for the rest.
     pub fn errno(&self) -> i32 {
         match self.0.kind {
             ErrorKind::NotFound => libc::ENOENT,

@@ -68,8 +68,9 @@ impl ViewBuilder {
         }
     }
 
-    /// Restricts the view along the dimension with this name; an open end is that of the view without it. Of
-    /// several ranges of a dimension the last counts.
+    /// Restricts the view along the dimension with this name; an open end is that of the view without it.
+    /// Ranges of integers alone may exclude their end, as `0..10` does. Of several ranges of a dimension the
+    /// last counts.
     pub fn range<C: Coordinate>(self, dimension: &str, range: impl RangeBounds<C>) -> ViewBuilder {
         let wanted = Wanted {
             fits: C::fits,
@@ -95,8 +96,8 @@ impl ViewBuilder {
     ///
     /// `InvalidInput` if the ranges do not match the dimensions, exceed the domain or the current domain,
     /// begin above their ends, or have NaN as a bound; `NotFound` if there is no dimension or field with a
-    /// given name, or no array. Also fails if the array cannot be listed, its schema cannot be read, or a
-    /// committed fragment is missing.
+    /// given name, or no such directory; `Corrupt` for a directory without a schema, such as a group's. Also
+    /// fails if the array cannot be listed, its schema cannot be read, or a committed fragment is missing.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
         let mut subarray = self.subarray;
@@ -162,7 +163,7 @@ fn refused(dimension: &Dimension, what: &str) -> Error {
 
 /// A range with inclusive ends, or why there is none.
 fn inclusive<C: Coordinate>(range: &impl RangeBounds<C>) -> std::result::Result<DimRange, &'static str> {
-    const EXCLUDED: &str = "excludes its end, which only integers can do";
+    const EXCLUDED: &str = "excludes its end, before which there is no coordinate, or too many";
     let lo = match range.start_bound() {
         Bound::Unbounded => None,
         Bound::Included(start) => Some(start.to_bytes()),
@@ -398,7 +399,7 @@ mod tests {
         }
         let lightning = Array::open("tests/data/sample/lightning").unwrap();
         let error = refused(lightning.at(TimeRange::ALL).range("lat", 45.0..50.0));
-        assert!(error.1.contains("only integers"), "{}", error.1);
+        assert!(error.1.contains("no coordinate, or too many"), "{}", error.1);
         let north = lightning.at(TimeRange::ALL).range("lat", 50.0..).open().unwrap();
         let latitudes: Vec<f64> = north.read("lat", 0..north.count().unwrap()).unwrap();
         assert!(!latitudes.is_empty() && latitudes.iter().all(|lat| *lat >= 50.0));
