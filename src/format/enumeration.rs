@@ -38,6 +38,11 @@ pub fn check_version(version: u32) -> Result<()> {
 }
 
 impl Enumeration {
+    /// The name by which attributes refer to it, if that is UTF-8.
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
+    }
+
     /// Parses the unfiltered body of a file in `__schema/__enumerations/`. Checks that offsets do not
     /// decrease and are inside the data.
     ///

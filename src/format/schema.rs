@@ -454,6 +454,20 @@ impl Dimension {
     }
 }
 
+impl DimensionLabel {
+    /// Its name, if that is UTF-8.
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
+    }
+}
+
+impl EnumerationRef {
+    /// The name by which attributes refer to it, if that is UTF-8.
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
+    }
+}
+
 impl Attribute {
     /// Its name, if that is UTF-8.
     pub fn name_str(&self) -> Option<&str> {

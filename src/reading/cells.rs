@@ -138,6 +138,16 @@ impl View {
 
     /// The enumeration whose values the integers of a field stand for; None if it has none.
     ///
+    /// ```
+    /// use tiledbfs::{Array, TimeRange};
+    ///
+    /// let weather = Array::open("tests/data/sample/weather")?.at(TimeRange::ALL).open()?;
+    /// let sky = weather.enumeration("sky")?.expect("the sky is one of several");
+    /// assert_eq!((sky.name_str(), sky.value(0)), (Some("sky"), Some(&b"clear"[..])));
+    /// assert_eq!(weather.schema().enumerations[0].name_str(), sky.name_str());
+    /// # Ok::<(), tiledbfs::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `NotFound` if there is no such field; fails if the enumeration cannot be read.
