@@ -5,14 +5,21 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 ensure_system
-if ! python3 -c 'import numpy' 2>/dev/null; then
+# Beside the build, which leaves a processor idle at times.
+install_numpy() {
     [ -x "$TARGET/numpy/bin/pip" ] || python3 -m venv "$TARGET/numpy"
     "$TARGET/numpy/bin/pip" install --quiet --disable-pip-version-check numpy
+}
+installing=
+if ! python3 -c 'import numpy' 2>/dev/null; then
+    (renice -n 19 $BASHPID >/dev/null && install_numpy) &
+    installing=$!
     PATH=$TARGET/numpy/bin:$PATH
 fi
 # Object stores and HTTP take as long again to build, and are not needed here.
 say "building tiledbfs for local arrays (cargo build --release adds object stores and HTTP)"
 cargo build --release --quiet --no-default-features --features mount
+[ -z "$installing" ] || wait "$installing"
 
 scratch=$(mktemp -d)
 mount=$scratch/mnt
