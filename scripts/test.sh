@@ -266,7 +266,6 @@ beside "object stores: access" "$PYTHON" tests/oracle/remote_access.py
 beside "object stores: core" "$PYTHON" tests/oracle/remote_tree.py --share 1/10 --matrix "$TARGET/matrix"
 beside "object stores: requests" "$PYTHON" tests/oracle/remote_requests.py
 beside "object stores: several mounts" "$PYTHON" tests/oracle/cluster.py
-beside "object stores: what mounts fetch" "$PYTHON" tests/oracle/cluster_reads.py
 beside "oracle: filters" "$PYTHON" tests/oracle/run.py --set filters --counts "$TARGET/filters.json"
 beside "oracle: sample" "$PYTHON" tests/oracle/run.py --source tests/data/sample
 beside "oracle: random arrays" "$PYTHON" tests/oracle/random_arrays.py --seed 2030 --count 20
@@ -329,6 +328,7 @@ fi
 together
 # What counts pages of the kernel's cache, and what measures how long many readers wait, runs alone.
 run "what tables decode" "$PYTHON" tests/oracle/table_reads.py
+run "object stores: what mounts fetch" "$PYTHON" tests/oracle/cluster_reads.py
 run "over HTTP: faults, load" "$PYTHON" tests/oracle/serve_load.py
 if [ -n "${TILEDBFS_ARRAYS:-}" ]; then
     run "load" env TILEDBFS_LOAD_SOURCE="$arrays/arrays" TILEDBFS_LOAD_HASHES="$TARGET/family.sha256" \

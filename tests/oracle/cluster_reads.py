@@ -71,14 +71,10 @@ def compare_fetched(checks, moto, folder):
     table = lambda point, name: str(point / name / "data/table.parquet")
 
     def job(what, needed, work, want, bound=BOUND):
-        # How much the kernel reads around a page that is touched in a mapped file depends on what its threads do.
-        for tries in range(3 if bound == MAPPED else 1, 0, -1):
-            with two_mounts(moto) as (points, fetched):
-                checks.equal(f"{what}: as TileDB-Py reads it", work(points), want)
-                got = fetched()
-            if tries == 1 or got <= bound * needed:
-                checks.equal(f"{what}: fetched {got:,} of needed {needed:,}, {got / needed:.2f}, bound {bound}", got <= bound * needed, True)
-                break
+        with two_mounts(moto) as (points, fetched):
+            checks.equal(f"{what}: as TileDB-Py reads it", work(points), want)
+            ratio = fetched() / needed
+            checks.equal(f"{what}: fetched {fetched():,} of needed {needed:,}, {ratio:.2f}, bound {bound}", ratio <= bound, True)
 
     def by_dask(points, **options):
         """Each mount has its share of the partitions."""
