@@ -28,10 +28,16 @@ fn expired_listings_are_made_again_on_demand() {
     assert_eq!(names(&*expired, "a"), ["x", "y"]);
     assert_eq!(store.asked().len(), 1);
     assert!(version(&*expired) != before[1]);
-    // A replaced object changes the version as well.
-    let before = version(&*expired);
+    // A replaced object changes the version as well, for others when they forget what they know.
+    lasting.forget(Path::new("a/x"), Duration::ZERO);
+    let before = [&lasting, &expired].map(|storage| version(&**storage));
     store.put("p/a/x", b"3");
-    assert!(version(&*expired) != before);
+    assert!(version(&*expired) != before[1]);
+    store.asked();
+    assert_eq!((version(&*lasting), store.asked().len()), (before[0], 0));
+    lasting.forget(Path::new("a/x"), Duration::ZERO);
+    assert!(version(&*lasting) != before[0]);
+    assert_eq!(store.asked().len(), 1);
 }
 
 #[test]
