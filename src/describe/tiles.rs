@@ -219,15 +219,17 @@ mod tests {
         }
     }
 
-    type Body = dyn crate::bytes::Bytes;
-
     #[derive(Default)]
     struct Lists(HashMap<(String, TileListKey), Vec<u8>>);
 
     impl TileLists for Lists {
-        fn body(&self, field: &KeyedField, list: TileListKey) -> Result<Option<Box<Body>>> {
+        fn body(
+            &self,
+            field: &KeyedField,
+            list: TileListKey,
+        ) -> Result<Option<Box<dyn crate::bytes::Bytes + '_>>> {
             let body = self.0.get(&(field.key.clone(), list));
-            Ok(body.map(|body| -> Box<Body> { Box::new(body.clone()) }))
+            Ok(body.map(|body| Box::new(body.clone()) as _))
         }
         fn place(&self, field: &KeyedField, list: TileListKey, error: Error) -> Error {
             error.in_part(format!("{} of {}", list.key(), field.key))

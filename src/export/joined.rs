@@ -96,7 +96,8 @@ pub trait Joined: Sized {
     /// What it is made of.
     type Source: JoinedSource;
 
-    /// What `source` makes in `state`, which is [`JoinedSource::state`]. Reads only metadata as far as possible.
+    /// What `source` makes in `state`, which is [`JoinedSource::state`]. Reads only metadata as far as
+    /// possible.
     ///
     /// # Errors
     ///

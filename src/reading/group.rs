@@ -16,12 +16,11 @@ impl Source {
     pub fn kind(&self, path: impl AsRef<Path>) -> Result<ObjectKind> {
         let path = path.as_ref();
         let kind = classify(&self.0, path)?;
-        let is_directory =
-            || Ok::<_, Error>(self.0.storage.metadata(path)?.entry_type == EntryType::Directory);
-        match kind != ObjectKind::Directory || is_directory()? {
-            true => Ok(kind),
-            false => Err(Error::not_found("not a directory").in_file(self.0.storage.display(path))),
+        let storage = &self.0.storage;
+        if kind == ObjectKind::Directory && storage.metadata(path)?.entry_type != EntryType::Directory {
+            return Err(Error::not_found("not a directory").in_file(storage.display(path)));
         }
+        Ok(kind)
     }
 
     /// The group at `path`, relative to the source; empty for the source itself. Reads nothing: if there is
