@@ -5,14 +5,13 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 ensure_system
-# Beside the build, which leaves a processor idle at times.
-install_numpy() {
-    [ -x "$TARGET/numpy/bin/pip" ] || python3 -m venv "$TARGET/numpy"
-    "$TARGET/numpy/bin/pip" install --quiet --disable-pip-version-check numpy
-}
 installing=
 if ! python3 -c 'import numpy' 2>/dev/null; then
-    (renice -n 19 $BASHPID >/dev/null && install_numpy) &
+    # Beside the build.
+    (
+        [ -x "$TARGET/numpy/bin/pip" ] || python3 -m venv "$TARGET/numpy"
+        "$TARGET/numpy/bin/pip" install --quiet --disable-pip-version-check numpy
+    ) &
     installing=$!
     PATH=$TARGET/numpy/bin:$PATH
 fi
