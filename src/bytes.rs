@@ -166,6 +166,17 @@ impl Output {
         self.shared.as_ref().map_or(0, |(chunk, _)| Vec::len(chunk))
     }
 
+    /// The bytes in `range`: as a part of the chunk that is shared, if that has at most `most` bytes, or
+    /// copied.
+    pub(crate) fn part(&self, range: Range<usize>, most: usize) -> (Arc<Vec<u8>>, Range<usize>) {
+        match &self.shared {
+            Some((chunk, part)) if Vec::len(chunk) <= most => {
+                (chunk.clone(), part.start + range.start..part.start + range.end)
+            }
+            _ => (Arc::new(self[range.clone()].to_vec()), 0..range.len()),
+        }
+    }
+
     /// Forgets the bytes; their memory is used again.
     pub fn clear(&mut self) {
         self.filled = 0;

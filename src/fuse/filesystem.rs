@@ -15,6 +15,7 @@ use fuser::{
 };
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -61,7 +62,8 @@ pub struct FileSystem {
 pub(super) struct Piece {
     pub(super) inode: Arc<Inode>,
     pub(super) offset: u64,
-    pub(super) bytes: Vec<u8>,
+    /// A part of a chunk: its bytes.
+    pub(super) bytes: (Arc<Vec<u8>>, Range<usize>),
 }
 
 /// The result of a lookup.
@@ -566,7 +568,7 @@ impl FileSystem {
     }
 
     /// Sends what is next of `bytes`, which were read at `offset`, to the page cache.
-    fn store(&self, handle: &FileHandle, offset: u64, bytes: &[u8]) {
+    fn store(&self, handle: &FileHandle, offset: u64, bytes: &Output) {
         /// Only whole pages are kept.
         const PAGE: u64 = 4096;
         /// How many milliseconds to wait for the page cache at most.
@@ -587,7 +589,10 @@ impl FileSystem {
         let mut piece = Piece {
             inode: handle.inode.clone(),
             offset: start,
-            bytes: bytes[(start - offset) as usize..(end - offset) as usize].to_vec(),
+            bytes: bytes.part(
+                (start - offset) as usize..(end - offset) as usize,
+                MAX_REQUEST as usize,
+            ),
         };
         // Not for long: the kernel may wait for pages that this thread has to read.
         for _ in 0..MAX_WAITS {

@@ -40,7 +40,7 @@ const DEVICE_NUMBERS: (u64, u64) = (10, 229);
 /// around a page that is accessed at random.
 const MAX_READ_AHEAD_REQUESTS: usize = 4;
 
-/// The most pieces of files that wait for the page cache, each at most as long as a request.
+/// The most pieces of files that wait for the page cache, each in at most as much memory as a request.
 const MAX_PIECES: usize = 32;
 
 /// How long dropping [`Mounted`] waits for the session's threads, which run while files are open.
@@ -257,7 +257,9 @@ fn serve(
         .name("fuse-pages".to_owned())
         .spawn(move || {
             for Piece { inode, offset, bytes } in pieces {
-                match notifier.store(INodeNo(inode.number), offset, &bytes) {
+                let (chunk, part) = bytes;
+                let bytes = &chunk[part];
+                match notifier.store(INodeNo(inode.number), offset, bytes) {
                     Ok(()) => inode.pages(|pages| pages.stored += bytes.len() as u64),
                     // The file stays open for direct I/O.
                     Err(error) => log::debug!("the kernel does not keep pages of {}: {error}", inode.path()),
