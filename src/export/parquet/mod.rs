@@ -331,7 +331,7 @@ impl File {
         const MOST: u64 = 16;
         let size = self.engine().tuning.table_window_bytes;
         let reader = self.reader.load(Ordering::Relaxed);
-        let most = reader + (2 * parallel::threads()).min(MOST);
+        let most = reader + (4 * parallel::threads()).min(MOST);
         let last = most.min(self.plan.end().div_ceil(size) - 1);
         let next = |made: u64| Some(made.max(reader) + 1).filter(|next| *next <= last);
         let before = self
@@ -349,10 +349,10 @@ impl File {
         let (cache, size) = (&self.engine().cache, self.engine().tuning.table_window_bytes);
         cache.derive(CacheKey::tile(self.windows, number), size, Keep::Passing, || {
             let mut made = Output::keeping(Keep::Passing);
+            // Room for the rest of a value at its end, too.
+            made.write(|out| out.reserve(size as usize + 1024));
             self.read_groups(self.bytes_of_window(number), &mut made)?;
-            let mut window = Vec::from(made);
-            window.shrink_to_fit();
-            Ok(window)
+            Ok(Vec::from(made))
         })
     }
 
