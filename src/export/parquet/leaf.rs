@@ -374,17 +374,15 @@ impl Leaf {
         out
     }
 
-    /// Stored integers of any type. Not a part of `each`, which is compiled for each kind of reader.
-    fn integers(&self, stored: &[u8]) -> Vec<i128> {
+    /// Puts stored integers of any type into `integers`; negative ones are those of two's complement. Not a
+    /// part of `each`, which is compiled for each kind of reader.
+    fn integers(&self, stored: &[u8], integers: &mut Vec<u64>) {
         macro_rules! each {
-            ($type:ty) => {
-                stored
-                    .as_chunks()
-                    .0
-                    .iter()
-                    .map(|bytes| <$type>::from_le_bytes(*bytes).into())
-                    .collect()
-            };
+            ($type:ty) => {{
+                let stored = stored.as_chunks().0.iter();
+                integers.clear();
+                integers.extend(stored.map(|bytes| <$type>::from_le_bytes(*bytes) as u64))
+            }};
         }
         with_integer!(self.stored, each, unreachable!("{:?} is no integer", self.stored))
     }
@@ -399,12 +397,12 @@ impl Leaf {
                 }
             };
         }
-        /// Same for an integer of any type, as i128.
-        fn integers(leaf: &Leaf, stored: &[u8], mut take: impl FnMut(i128)) {
+        /// Same for an integer of any type, in two's complement.
+        fn integers(leaf: &Leaf, stored: &[u8], mut take: impl FnMut(u64)) {
+            let mut integers = Vec::new();
             for part in stored.chunks(INTEGERS_AT_ONCE * leaf.stored.size()) {
-                for integer in leaf.integers(part) {
-                    take(integer);
-                }
+                leaf.integers(part, &mut integers);
+                integers.iter().for_each(|integer| take(*integer));
             }
         }
         match &self.encoding {
@@ -429,9 +427,8 @@ impl Leaf {
                 scaled.filter(|n| *n != NOT_A_TIME).map(i64::cast_unsigned)
             }),
             Encoding::Index { labels, .. } => {
-                integers(self, stored, |n| {
-                    take(u64::try_from(n).ok().filter(|n| n < labels))
-                });
+                // A negative one is beyond all labels.
+                integers(self, stored, |n| take(Some(n).filter(|n| n < labels)));
             }
             Encoding::Label(labels) => {
                 let label = |n| *labels.get(usize::try_from(n).ok()?)?;

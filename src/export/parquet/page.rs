@@ -339,8 +339,10 @@ impl Page<'_> {
         let wanted = (range.end - range.start) as usize;
         let mut bytes = Vec::with_capacity(wanted + 64);
         match bits {
-            64 => self.wanted(first..last, |value| bytes.extend(value.to_le_bytes()))?,
-            32 => self.wanted(first..last, |value| bytes.extend((value as u32).to_le_bytes()))?,
+            64 => self.wanted(first..last, |value| bytes.extend_from_slice(&value.to_le_bytes()))?,
+            32 => self.wanted(first..last, |value| {
+                bytes.extend_from_slice(&(value as u32).to_le_bytes())
+            })?,
             _ => {
                 let mut packed = Bits::new(&mut bytes);
                 self.wanted(first..last, |value| packed.push(value, bits))?;
