@@ -282,13 +282,15 @@ impl<const N: usize> SortKey for [u64; N] {
             Some(N),
             "the key type must have as many words as the order"
         );
-        let before = keys.len();
-        keys.extend(repeat_n([0; N], count(columns)));
+        let count = count(columns);
+        keys.reserve(count);
         let mut block = order.block();
-        let mut first = 0;
-        for keys in keys[before..].chunks_mut(BLOCK) {
-            order.fill(&mut block, columns, first, keys.len());
-            first += keys.len();
+        for first in (0..count).step_by(BLOCK) {
+            let cells = (count - first).min(BLOCK);
+            order.fill(&mut block, columns, first, cells);
+            let before = keys.len();
+            keys.extend(repeat_n([0; N], cells));
+            let keys = &mut keys[before..];
             for part in &order.parts {
                 let values = block.values(part.what);
                 let (word, shift) = (part.shift / 64, part.shift % 64);
@@ -463,11 +465,14 @@ impl Axis {
     /// Ordinals compare as the coordinates do, but that with `outside` those of integers in tiles that are
     /// below the domain come last, as they do in libtiledb.
     fn ordinals(&self, values: &[u8], ordinals: &mut [u64]) {
+        // As an expression, not a function that is called for each value.
         macro_rules! each {
-            ($unsigned:ty, $ordinal:expr) => {{
+            ($unsigned:ty, $v:ident => $ordinal:expr) => {{
                 let values = values.as_chunks().0.iter();
-                let ordinal_of: fn($unsigned) -> $unsigned = $ordinal;
-                let numbers = values.map(|value| u64::from(ordinal_of(<$unsigned>::from_le_bytes(*value))));
+                let numbers = values.map(|value| {
+                    let $v = <$unsigned>::from_le_bytes(*value);
+                    u64::from($ordinal)
+                });
                 match self.outside {
                     true => numbers.zip(ordinals).for_each(|(number, ordinal)| {
                         *ordinal = number.wrapping_sub(self.origin) & self.width;
@@ -480,7 +485,7 @@ impl Axis {
         }
         macro_rules! float {
             ($unsigned:ty) => {
-                each!($unsigned, |v| {
+                each!($unsigned, v => {
                     const SIGN: $unsigned = 1 << (<$unsigned>::BITS - 1);
                     match v {
                         SIGN => SIGN,
@@ -491,19 +496,19 @@ impl Axis {
             };
         }
         match (self.datatype.kind(), self.datatype.size()) {
-            (Kind::Signed, 1) => each!(u8, |v| v ^ 1 << 7),
-            (Kind::Signed, 2) => each!(u16, |v| v ^ 1 << 15),
-            (Kind::Signed, 4) => each!(u32, |v| v ^ 1 << 31),
-            (Kind::Signed | Kind::Datetime | Kind::Time, 8) => each!(u64, |v| v ^ 1 << 63),
+            (Kind::Signed, 1) => each!(u8, v => v ^ 1 << 7),
+            (Kind::Signed, 2) => each!(u16, v => v ^ 1 << 15),
+            (Kind::Signed, 4) => each!(u32, v => v ^ 1 << 31),
+            (Kind::Signed | Kind::Datetime | Kind::Time, 8) => each!(u64, v => v ^ 1 << 63),
             (Kind::Float, 4) => float!(u32),
             (Kind::Float, _) => float!(u64),
             // Texts and other bytes compare bytewise.
-            (Kind::Text | Kind::Bytes, 2) => each!(u16, u16::swap_bytes),
-            (Kind::Text | Kind::Bytes, 4) => each!(u32, u32::swap_bytes),
-            (_, 1) => each!(u8, |v| v),
-            (_, 2) => each!(u16, |v| v),
-            (_, 4) => each!(u32, |v| v),
-            _ => each!(u64, |v| v),
+            (Kind::Text | Kind::Bytes, 2) => each!(u16, v => v.swap_bytes()),
+            (Kind::Text | Kind::Bytes, 4) => each!(u32, v => v.swap_bytes()),
+            (_, 1) => each!(u8, v => v),
+            (_, 2) => each!(u16, v => v),
+            (_, 4) => each!(u32, v => v),
+            _ => each!(u64, v => v),
         }
     }
 

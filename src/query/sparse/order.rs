@@ -197,7 +197,8 @@ fn ends<K: SortKey>(rules: &Rules, input: &Input, ranks: Range<u64>) -> Result<L
     let mut rank = ranks.start;
     let mut ends: Option<(K, K)> = None;
     while rank < ranks.end {
-        let window = input.window::<K>(&rules.order, rules.times, rank, ranks.end - rank)?;
+        let most = (ranks.end - rank).min(rules.tuning.order_step_candidates);
+        let window = input.window::<K>(&rules.order, rules.times, rank, most)?;
         rank = window.end;
         let (Some(first), Some(last)) = (window.keys.first(), window.keys.last()) else {
             continue;
