@@ -320,6 +320,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_part_of_an_output_is_that_of_its_chunk_unless_that_is_large() {
+        let chunk: Arc<Vec<u8>> = Arc::new((0..100).collect());
+        let mut out = Output::new();
+        out.share(chunk.clone(), 10..20).unwrap();
+        for (most, is_shared) in [(100, true), (99, false)] {
+            let (bytes, part) = out.part(3..7, most);
+            assert_eq!(bytes[part], chunk[13..17]);
+            assert_eq!(Arc::ptr_eq(&bytes, &chunk), is_shared);
+        }
+        out.append(b"x");
+        let (bytes, part) = out.part(8..11, 100);
+        assert_eq!(bytes[part], [18, 19, b'x']);
+    }
+
+    #[test]
     fn a_part_of_one_chunk_is_shared_and_others_are_copied() {
         let chunk: Arc<Vec<u8>> = Arc::new((0..100).collect());
         let mut out = Output::new();
