@@ -241,8 +241,8 @@ mod tests {
 
     #[test]
     fn addresses_that_are_not_of_this_machine_are_left_out_unless_all_are() {
-        // For documentation (RFC 5737).
-        let [other, own] = ["192.0.2.1:0", "127.0.0.1:0"].map(|text| text.parse().unwrap());
+        // For documentation (RFC 3849). With no interface up, Linux lets programs take any address of IPv4.
+        let [other, own] = ["[2001:db8::1]:0", "127.0.0.1:0"].map(|text| text.parse().unwrap());
         for (addresses, bound) in [
             (vec![other, own], Some(1)),
             (vec![own], Some(1)),
