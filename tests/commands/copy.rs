@@ -368,6 +368,7 @@ fn a_bar_where_there_is_a_terminal() {
         let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_tiledbfs"));
         let output = Command::new("script")
             .args(["-qec", &line, "/dev/null"])
+            .env("TERM", "xterm")
             .current_dir(sample())
             .output()
             .unwrap();

@@ -31,6 +31,7 @@ fn on_terminal(directory: &Path, arguments: &str) -> String {
     let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_tiledbfs"));
     let output = Command::new("script")
         .args(["-qec", &line, "/dev/null"])
+        .env("TERM", "xterm")
         .current_dir(directory)
         .stdin(Stdio::null())
         .output()
