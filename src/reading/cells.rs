@@ -24,8 +24,10 @@ impl<C: Cell> Sealed for Option<C> {}
 /// |---|---|
 /// | a number that is a [`Value`] | one value of such a datatype |
 /// | `Vec` of such a number | any number of values, fixed or not |
-/// | `String` | text in any encoding; of fixed-size text without the NULs at its end |
+/// | `String` | text in any encoding; of fixed-size text without the NULs at its end; CHAR that is UTF-8 |
 /// | `Option` of one of these | the same of a field that may be null |
+///
+/// CHAR holds any bytes, and mostly 0x80 where nobody wrote, which is not UTF-8: `Vec<u8>` is always right.
 pub trait Cell: Sealed + Sized {
     /// Why cells of a field are not of this type; None if they are.
     fn refusal(field: &Field) -> Option<&'static str>;
@@ -113,8 +115,9 @@ impl View {
     /// # Errors
     ///
     /// `NotFound` if there is no such field; `InvalidInput` if its cells are not such values, or may be null
-    /// and `C` is no `Option`, or if there are fewer cells; `Corrupt` for text that is none and for a part of
-    /// a value. Also fails if what is stored cannot be read.
+    /// and `C` is no `Option`, or if there are fewer cells, or for a `String` of CHAR that is not UTF-8;
+    /// `Corrupt` for other text that is none and for a part of a value. Also fails if what is stored cannot
+    /// be read.
     pub fn read_cells<C: Cell>(&self, field: &str, cells: Range<u64>) -> Result<Vec<C>> {
         let index = self.field_index(field)?;
         let shown = &self.fields()[index];
@@ -169,9 +172,9 @@ impl View {
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such field; `InvalidInput` if it has no enumeration, or one of other values;
-    /// `Corrupt` for text that is none and for a part of a value. Also fails if what is stored cannot be
-    /// read.
+    /// `NotFound` if there is no such field; `InvalidInput` if it has no enumeration, or one of other values,
+    /// or for a `String` of CHAR that is not UTF-8; `Corrupt` for other text that is none and for a part of a
+    /// value. Also fails if what is stored cannot be read.
     pub fn read_enumerated<C: Cell>(&self, field: &str, cells: Range<u64>) -> Result<Vec<Option<C>>> {
         let index = self.field_index(field)?;
         let shown = &self.fields()[index];
@@ -243,6 +246,10 @@ fn run(open: &dyn Cells, cells: Range<u64>) -> Result<(Vec<u64>, Vec<u8>)> {
 }
 
 fn not_valid(field: &Field, datatype: Datatype, cell: u64) -> Error {
+    if datatype == Datatype::Char {
+        let what = format!("has bytes in cell {cell} that are not UTF-8, as CHAR may: read it as Vec<u8>");
+        return refused(field, &what);
+    }
     let name = String::from_utf8_lossy(&field.name);
     Error::corrupt(format!(
         "cell {cell} of {name:?} is not valid {}",
@@ -298,6 +305,20 @@ mod tests {
         assert!(view.read_enumerated::<f32>("sky", 0..1).is_err());
         assert!(view.read_enumerated::<String>("rain", 0..1).is_err());
         assert!(view.enumeration("rain").unwrap().is_none());
+    }
+
+    /// CHAR may hold any bytes, and does where nobody wrote: the array is not damaged.
+    #[test]
+    fn char_that_is_no_text_is_read_as_bytes() {
+        let array = Array::open("tests/data/versions/v04/dense").unwrap();
+        let whole = array.at(TimeRange::ALL).range("x", 1..=10).open().unwrap();
+        let error = whole.read_cells::<String>("s", 0..1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        let bytes: Vec<Vec<u8>> = whole.read_cells("s", 0..1).unwrap();
+        assert_eq!(bytes, [[0x80]]);
+        let written = array.at(TimeRange::ALL).open().unwrap();
+        let text: Vec<String> = written.read_cells("s", 0..1).unwrap();
+        assert_eq!(text, ["a longer cell of text"]);
     }
 
     #[test]

@@ -117,7 +117,11 @@ fn compare_texts(view: &View, index: usize, column: &[Option<Vec<u8>>]) {
     let text = |bytes: &Vec<u8>| field.datatype.text(bytes);
     match texts {
         Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            let kind = match field.datatype {
+                Datatype::Char => ErrorKind::InvalidInput,
+                _ => ErrorKind::Corrupt,
+            };
+            assert_eq!(error.kind(), kind);
             assert!(column.iter().flatten().any(|bytes| text(bytes).is_none()));
         }
         Ok(texts) => {
