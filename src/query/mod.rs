@@ -65,7 +65,7 @@ pub struct DimRange {
 pub struct View {
     of: Arc<Selection>,
     fields: OnceLock<Vec<Field>>,
-    /// Indexes of the fields that were asked for; None for all.
+    /// See [`View::selected_columns`].
     selected: Option<Vec<usize>>,
     merge: Merge,
     pin: OnceLock<Pin>,
@@ -231,24 +231,31 @@ impl View {
     }
 
     /// The indexes among [`View::fields`] of those that [`ViewBuilder::fields`] named, in that order; of all
-    /// fields if it was not called.
+    /// fields if it was not called. Dimension labels are no fields.
     ///
     /// [`ViewBuilder::fields`]: crate::ViewBuilder::fields
     pub fn selected(&self) -> Vec<usize> {
-        let all = || (0..self.fields().len()).collect();
-        self.selected.clone().unwrap_or_else(all)
+        let fields = 0..self.fields().len();
+        match &self.selected {
+            None => fields.collect(),
+            Some(selected) => {
+                let selected = selected.iter().copied();
+                selected.filter(|index| fields.contains(index)).collect()
+            }
+        }
     }
 
-    /// Whether fields were selected.
+    /// The columns of a table that [`ViewBuilder::fields`](crate::ViewBuilder::fields) named, in that order:
+    /// indexes of fields, and those of dimension labels, which count on. None if it was not called.
     #[cfg(feature = "arrow")]
-    pub(crate) fn is_selective(&self) -> bool {
-        self.selected.is_some()
+    pub(crate) fn selected_columns(&self) -> Option<&[usize]> {
+        self.selected.as_deref()
     }
 
-    /// This view with some of its fields selected.
-    pub(crate) fn select(self, fields: Vec<usize>) -> View {
+    /// This view with some of its columns selected.
+    pub(crate) fn select(self, columns: Vec<usize>) -> View {
         View {
-            selected: Some(fields),
+            selected: Some(columns),
             ..self
         }
     }

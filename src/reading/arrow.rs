@@ -1,11 +1,11 @@
 //! A view as batches of rows in Arrow's memory format.
 
-use super::values::{Value, refused};
-use crate::error::{Error, Result};
+use super::values::Value;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::enumeration::Enumeration;
 use crate::query::View;
-use crate::query::table::{Column, NOT_A_TIME, Rows, Table, Unit, is_padded, strip};
+use crate::query::table::{Column, NOT_A_TIME, Rows, Table, Unit, is_padded, names, strip};
 use crate::runtime::parallel;
 use arrow_array::builder::LargeStringBuilder;
 use arrow_array::types::{
@@ -91,19 +91,18 @@ impl Batches {
     /// # Errors
     ///
     /// `InvalidInput` if a selected field cannot be read in this view, because its datatype has changed on
-    /// the way. Also fails if enumerations or the metadata of fragments cannot be read.
+    /// the way, or a selected label, such as one that nobody wrote. Also fails if enumerations or the
+    /// metadata of fragments cannot be read.
     pub fn new(view: impl Into<Arc<View>>) -> Result<Batches> {
         let view = view.into();
         let table = Table::new(&view)?;
-        let indexes = match view.is_selective() {
-            false => (0..table.columns().len()).collect(),
-            true => {
-                let selected = view.selected().into_iter();
-                let indexes = selected.map(|field| {
+        let indexes = match view.selected_columns() {
+            None => (0..table.columns().len()).collect(),
+            Some(selected) => {
+                let indexes = selected.iter().map(|field| {
                     let mut columns = table.columns().iter();
-                    let found = columns.position(|column| column.field == field);
-                    found
-                        .ok_or_else(|| refused(&view.fields()[field], "cannot be read: its type has changed"))
+                    let found = columns.position(|column| column.field == *field);
+                    found.map_or_else(|| Err(unreadable(&view, *field)?), Ok)
                 });
                 indexes.collect::<Result<Vec<_>>>()?
             }
@@ -211,6 +210,21 @@ impl RecordBatchReader for Batches {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
+}
+
+/// `InvalidInput`: the table of a view has no column of a field or dimension label.
+fn unreadable(view: &View, column: usize) -> Result<Error> {
+    let reason = match column.checked_sub(view.fields().len()) {
+        None => "its type has changed".to_owned(),
+        // It may have been mended since.
+        Some(label) => view
+            .along(label)?
+            .err()
+            .unwrap_or_else(|| "it was damaged".to_owned()),
+    };
+    let name = String::from_utf8_lossy(&names(view)[column]).into_owned();
+    let message = format!("{name:?} cannot be read: {reason}");
+    Ok(Error::new(ErrorKind::InvalidInput, message))
 }
 
 /// What Arrow refuses of what was made here.
@@ -478,7 +492,20 @@ fn numbers<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ErrorKind;
+    use crate::{Array, TimeRange};
+
+    #[test]
+    fn dimension_labels_are_selected_by_name() {
+        let array = Array::open("tests/data/versions/v22/labels").unwrap();
+        let select = |name: &str| array.at(TimeRange::ALL).fields([name]).open();
+        let view = select("height").unwrap();
+        assert!(view.selected().is_empty(), "it is no field");
+        let error = Batches::new(view).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        let reason = "\"height\" cannot be read: no labels were written until then";
+        assert_eq!(error.message(), reason);
+        assert_eq!(select("lon").err().unwrap().kind(), ErrorKind::NotFound);
+    }
 
     #[test]
     fn a_part_of_a_value_is_no_list() {

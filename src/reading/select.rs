@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::datatype::Kind;
 use crate::format::range::{Range, compare};
 use crate::format::schema::{Dimension, Schema};
-use crate::query::{DimRange, View};
+use crate::query::{DimRange, View, table};
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds, RangeFrom, RangeInclusive, RangeToInclusive};
 use std::sync::Arc;
@@ -81,8 +81,9 @@ impl ViewBuilder {
         ViewBuilder { ranges, ..self }
     }
 
-    /// Names the fields that readers of several fields get, and their order: see [`View::selected`]. All
-    /// fields, unless this is called.
+    /// Names the fields and dimension labels that readers of several fields get, and their order: see
+    /// [`View::selected`]. All of them, unless this is called. A label that is called like a field has `_`
+    /// after its name, as in batches of all columns.
     pub fn fields<S: Into<String>>(self, names: impl IntoIterator<Item = S>) -> ViewBuilder {
         ViewBuilder {
             fields: Some(names.into_iter().map(Into::into).collect()),
@@ -95,9 +96,10 @@ impl ViewBuilder {
     /// # Errors
     ///
     /// `InvalidInput` if the ranges do not match the dimensions, exceed the domain or the current domain,
-    /// begin above their ends, or have NaN as a bound; `NotFound` if there is no dimension or field with a
-    /// given name, or no such directory; `Corrupt` for a directory without a schema, such as a group's. Also
-    /// fails if the array cannot be listed, its schema cannot be read, or a committed fragment is missing.
+    /// begin above their ends, or have NaN as a bound; `NotFound` if there is no dimension, field or label
+    /// with a given name, or no such directory; `Corrupt` for a directory without a schema, such as a
+    /// group's. Also fails if the array cannot be listed, its schema cannot be read, or a committed fragment
+    /// is missing.
     pub fn open(self) -> Result<View> {
         let times = Some(self.times).filter(|times| *times != TimeRange::ALL);
         let mut subarray = self.subarray;
@@ -111,9 +113,17 @@ impl ViewBuilder {
         match self.fields {
             None => Ok(view),
             Some(names) => {
-                let fields = names.iter().map(|name| view.field_index(name));
-                let fields = fields.collect::<Result<_>>()?;
-                Ok(view.select(fields))
+                let columns = table::names(&view);
+                let label = |name: &str| {
+                    let mut labels = view.fields().len()..columns.len();
+                    labels.find(|index| columns[*index] == name.as_bytes())
+                };
+                let find = |name: &String| match (view.field_index(name), label(name)) {
+                    (Err(_), Some(label)) => Ok(label),
+                    (field, _) => field,
+                };
+                let selected = names.iter().map(find).collect::<Result<_>>()?;
+                Ok(view.select(selected))
             }
         }
     }
