@@ -337,7 +337,7 @@ impl OpenColumn {
         let last = (cells.end + 1).min(tile_cells);
         let before = out.len();
         let mut bytes = Output::keeping(keep);
-        self.read_offsets_tile(tile, cells.start..last, &mut bytes)?;
+        self.read_offsets_tile(tile, cells.start..last, false, &mut bytes)?;
         out.extend(numbers(&bytes));
         if last == cells.end {
             let (sums, list) = self.var_sizes()?;
@@ -462,7 +462,7 @@ impl OpenColumn {
         if entries.start < last {
             // One entry per cell.
             self.by_tile(entries.start..last, 1, |tile, cells| {
-                self.read_offsets_tile(tile, cells, out)
+                self.read_offsets_tile(tile, cells, out.len() > start, out)
             })?;
         }
         if last < entries.end {
@@ -472,14 +472,25 @@ impl OpenColumn {
     }
 
     /// Appends the starts of some cells of a tile: within the tile if only that is open, else within the
-    /// column.
-    fn read_offsets_tile(&self, number: u64, cells: Range<u64>, out: &mut Output) -> Result<()> {
+    /// column. `follows`: the reader has those of cells before them, too.
+    fn read_offsets_tile(
+        &self,
+        number: u64,
+        cells: Range<u64>,
+        follows: bool,
+        out: &mut Output,
+    ) -> Result<()> {
         let (sums, list) = self.var_sizes()?;
         let tile = self.tile_of(number)?;
         let base = match self.tile {
             Some(_) => 0,
             None => sums.before(list, self.column.tile_num(), number)?,
         };
+        if follows && cells == (0..1) && tile.cells > 1 {
+            // The end of the cells before it. It takes no offsets.
+            out.append(&base.to_le_bytes());
+            return Ok(());
+        }
         let read = self.files.read_offsets(&tile, cells, base, out);
         read.map_err(|e| {
             let part = self.files.fixed.as_ref();

@@ -326,7 +326,14 @@ impl<R: Runs> RunCells<R> {
         let (count, total) = blocks.total();
         let mut entry = entries.start;
         while entry < entries.end.min(count) {
-            let block = self.block(blocks.find(|(cell, _)| cell <= entry), blocks, out.keep)?;
+            let number = blocks.find(|(cell, _)| cell <= entry);
+            let (first, start) = blocks.get(number);
+            if entry == first && entry > entries.start && entries.end == first + 1 {
+                // The end of the cells before it. It takes no lengths.
+                out.append(&start.to_le_bytes());
+                break;
+            }
+            let block = self.block(number, blocks, out.keep)?;
             let end = block.cells.end.min(entries.end);
             let wanted = (entry - block.cells.start) as usize..(end - block.cells.start) as usize;
             let starts = &block.entries()[wanted];

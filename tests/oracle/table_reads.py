@@ -104,6 +104,16 @@ def compare_counts(checks, folder):
             checks.equal(f"{name}: chunks decoded by reading the last 32 KiB of values: {took}, at most 20", 0 < took <= 20, True)
             checks.equal(f"{name}: gaps take less than a 32nd", size - sum(
                 metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)) < size // 32 + metadata.serialized_size, True)
+        with counted(path) as (table, decoded), open(table, "rb", buffering=0) as file:
+            # Of the tile behind the row group, not even the offset at which its first text begins.
+            texts, first = metadata.row_group(1).column(metadata.num_columns - 1), metadata.row_group(0).num_rows
+            file.seek(texts.data_page_offset)
+            file.read(texts.total_compressed_size)
+            lengths = np.array([len(f"text {key % 977}") for key in range(first, first + metadata.row_group(1).num_rows)])
+            needed = sum(-(-8 * capacity // CHUNK) + -(-tile.sum() // CHUNK) for tile in lengths.reshape(-1, capacity))
+            # One of 64 tiles of coordinates is looked at first.
+            needed += len(order[0]) // capacity // 64 * -(-8 * capacity // CHUNK)
+            checks.equal(f"{name}: chunks decoded by reading the texts of a row group", decoded(), needed)
         with counted(path) as (table, decoded):
             texts = table.parent / "columns/text/data.bin"
             checks.equal(f"{name}: bytes of the text", texts.stat().st_size, sum(len(f"text {key % 977}") for key in range(ROWS * FRAGMENTS)))

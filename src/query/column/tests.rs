@@ -185,6 +185,12 @@ fn of_whole_tiles_only_those_that_are_read_are_measured() {
     assert_eq!(plain.lengths.load(Ordering::Relaxed), 10_001);
     read(&cells, Content::Offsets, 30_000 * 8..30_010 * 8);
     assert_eq!(plain.lengths.load(Ordering::Relaxed), 20_001);
+    // The end of a tile is the start of the next one, of which nothing is measured.
+    assert_eq!(
+        (&cells as &dyn Cells).starts(50_000..60_000).unwrap().len(),
+        10_001
+    );
+    assert_eq!(plain.lengths.load(Ordering::Relaxed), 30_001);
     check_read(&plain, &cells, &[4096, 1 << 20]);
 
     // Small tiles, one that is too large for a block, cells that are merged, and an empty tile at the end.
