@@ -10,7 +10,7 @@
 //! is padded with zeros to its size without nulls, and the [footer](footer) to its size with the longest
 //! [statistics](statistics). Readers take as many values as the levels say. In large files there are gaps:
 //! column chunks begin at multiples of 4 KiB, and the footer lies so far behind the last of them that
-//! programs, who look at the last 64 to 256 KiB first, meet no values.
+//! programs, who look at the last 64 to 576 KiB first, meet no values.
 //!
 #![doc = include_str!("example.md")]
 

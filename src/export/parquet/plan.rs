@@ -28,10 +28,10 @@ pub(super) const MAX_GROUPS: u64 = i16::MAX as u64;
 pub(super) const ALIGNMENT: u64 = 4096;
 
 /// The most bytes that programs read at the end of a file of about `len` bytes, whose footer's length they do
-/// not know: 64 KiB, and DuckDB a thousandth of the file, rounded up to a power of two, but no more than 256
-/// KiB.
+/// not know: 64 KiB, DuckDB up to 256, DataFusion 512, and Polars, which maps them, 576. Small files have no
+/// room for so much.
 fn looked_at(len: u64) -> u64 {
-    (len / 1000).clamp(64 << 10, 256 << 10).next_power_of_two()
+    (len / 128).clamp(64 << 10, 576 << 10)
 }
 
 /// Gaps take at most this share of a file. Smaller files have none.
