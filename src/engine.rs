@@ -250,6 +250,11 @@ impl Engine {
         self.files.most_held()
     }
 
+    /// Whether a reader may hold one more file open. Views with very many fields have more files than that.
+    pub fn may_hold(&self) -> bool {
+        self.files.may_hold()
+    }
+
     /// Opens a file that never changes once it exists, or returns it from the open files. If the file has
     /// changed nevertheless, it is opened again.
     pub fn open_immutable(&self, path: &Path) -> Result<Arc<dyn Blob>> {

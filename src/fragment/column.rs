@@ -258,7 +258,7 @@ impl Column {
         })?;
         let missing = |e| info.engine.incomplete(&info.path, e);
         let open = || -> Result<Arc<dyn Blob>> {
-            Ok(match self.hold {
+            Ok(match self.hold && info.engine.may_hold() {
                 true => info.engine.open_immutable(&path)?,
                 false => Arc::new(Reopened::new(&info.engine, path.clone())?),
             })

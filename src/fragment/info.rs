@@ -251,7 +251,7 @@ impl FragmentInfo {
         Ok(self.path.join(OsString::from_vec(name)))
     }
 
-    /// A list of a slot. Its file stays open if `hold` is true.
+    /// A list of a slot. Its file stays open if `hold` is true, unless too many do.
     pub fn list(&self, slot: usize, list: TileListKey, hold: bool) -> Result<Arc<dyn TileList>> {
         if let Some(numbers) = self.inline_list(list, slot) {
             return Ok(Arc::new(numbers.clone()));
@@ -261,7 +261,7 @@ impl FragmentInfo {
             self.place(Error::corrupt(format!("the fragment's metadata has no {what} for slot {slot}")).at(0))
         })?;
         let mut body = self.generic_body(offset);
-        if hold {
+        if hold && self.engine.may_hold() {
             body = body.hold().map_err(|e| self.engine.incomplete(&self.path, e))?;
         }
         Ok(Arc::new(StoredList::new(body)))

@@ -26,6 +26,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -271,6 +272,7 @@ impl Storage for LocalStorage {
             return Err(Error::corrupt(NOT_REGULAR).in_file(self.display(path)));
         }
         self.stats.files_opened.add(1);
+        OPEN_BLOBS.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(LocalBlob {
             file,
             version: version(&metadata),
@@ -305,6 +307,11 @@ impl Storage for LocalStorage {
 }
 
 impl LocalStorage {
+    /// How many local files are open to be read.
+    pub fn open_files() -> u64 {
+        OPEN_BLOBS.load(Ordering::Relaxed)
+    }
+
     /// Fails while the root is missing, or is not the directory that was opened. While it does, "not found"
     /// from other calls means nothing.
     pub fn check_root(&self) -> Result<()> {
@@ -441,12 +448,21 @@ fn open(path: &Path, flags: OFlag) -> io::Result<File> {
     File::options().read(true).custom_flags(flags.bits()).open(path)
 }
 
+/// How many [`LocalBlob`]s there are in this process, which has one limit of descriptors.
+static OPEN_BLOBS: AtomicU64 = AtomicU64::new(0);
+
 struct LocalBlob {
     file: File,
     /// At the time of opening.
     version: (u64, u64, u64),
     display: String,
     stats: Arc<Stats>,
+}
+
+impl Drop for LocalBlob {
+    fn drop(&mut self) {
+        OPEN_BLOBS.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Blob for LocalBlob {

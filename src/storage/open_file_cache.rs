@@ -1,6 +1,6 @@
 //! A storage that keeps files open.
 
-use super::{Blob, DirEntry, Metadata, Storage};
+use super::{Blob, DirEntry, LocalStorage, Metadata, Storage};
 use crate::error::{Error, ErrorKind, Result};
 use crate::runtime::lock;
 use crate::runtime::stats::Stats;
@@ -49,6 +49,12 @@ impl OpenFileCache {
     /// are not local take no descriptor.
     pub fn most_held(&self) -> u64 {
         self.local().map_or(u64::MAX, |_| self.share)
+    }
+
+    /// Whether readers may hold one more file open, of local ones: the other half of the descriptors is for
+    /// what they open in turn, and for everything else.
+    pub fn may_hold(&self) -> bool {
+        self.local().is_none() || LocalStorage::open_files() < 2 * self.share
     }
 
     /// Opens a file that never changes once it exists, or returns the open one if it is unchanged. A local
@@ -142,7 +148,7 @@ impl Storage for OpenFileCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{LocalStorage, MemoryStorage};
+    use crate::storage::MemoryStorage;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// A source that fails with EMFILE while `limit` blobs are held.

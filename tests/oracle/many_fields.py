@@ -3,6 +3,7 @@
     python3 many_fields.py
 
 Compared is the processor time of the program for 500 and for 2,000 attributes, in three fragments: at most seven times as much, where four is to be expected.
+Exports of the former are the same where fewer files may be open than they have.
 The last line is `N passed, N failed`.
 """
 
@@ -22,6 +23,8 @@ COUNTS = 500, 2000
 MOST, NOISE = 7, 0.1
 """How many times as much, and how much besides, in seconds."""
 CELLS = 4
+FILES = 200
+"""A limit of open files that is far below the number of fields in fragments."""
 COMMANDS = {
     "table.csv": ["cat", "data/table.csv"],
     "table.parquet": ["cat", "data/table.parquet"],
@@ -65,6 +68,16 @@ def seconds(command):
     return after.children_user + after.children_system - before.children_user - before.children_system
 
 
+def same_with_few_files(checks, kind, path, names):
+    """Compares exports made with a low limit of open files, and without it."""
+    for name in names:
+        command = [binary(), "cat", path, f"data/{name}"]
+        limited = subprocess.run(["sh", "-c", f'ulimit -n {FILES} && exec "$@"', "sh", *command], capture_output=True, timeout=600)
+        free = subprocess.run(command, capture_output=True, timeout=600)
+        got = limited.stderr.decode() or limited.stdout == free.stdout
+        checks.equal(f"{name} of a {kind} array with {FILES} open files", (got, len(free.stdout) > 0), (True, True))
+
+
 def main():
     """Runs all."""
     checks = Checks()
@@ -73,6 +86,8 @@ def main():
             paths = [str(Path(folder, f"{kind}{count}")) for count in COUNTS]
             for path, count in zip(paths, COUNTS):
                 write(path, kind, count)
+            exports = ["table.csv", "table.parquet"] + ["array.nc"] * (kind == "dense")
+            same_with_few_files(checks, kind, paths[0], exports)
             for name, (command, *rest) in (COMMANDS | (DENSE if kind == "dense" else {})).items():
                 options = [part for part in rest if part.startswith("-")]
                 few, many = (seconds([command, *options, path, *rest[len(options) :]]) for path in paths)
