@@ -122,6 +122,9 @@ const THREAD_DESCRIPTORS: u64 = 2;
 /// Threads that a mount needs besides those that answer requests: for signals, its end, pages, and the like.
 const OTHER_THREADS: usize = 6;
 
+/// What fuser allocates for the requests of each thread, in bytes. It is address space for the most part.
+const REQUEST_ROOM: usize = (16 << 20) + 4096;
+
 /// Runs `tiledbfs mount`. `arguments` is the whole command line. In the foreground, returns once unmounted.
 pub(super) fn run(args: &MountArgs, arguments: &[OsString]) -> Result<(), Failure> {
     #[cfg(feature = "remote")]
@@ -272,20 +275,31 @@ fn check_file_limit(threads: usize) -> Result<(), Failure> {
     }
 }
 
-/// Fails if the threads of a mount cannot all be started: it would end when it is there.
+/// Fails if the threads of a mount cannot all be started, or have no room for requests: it would end when it
+/// is there.
 fn check_thread_limit(threads: usize) -> Result<(), Failure> {
     let gate = Mutex::new(());
     let closed = lock(&gate);
-    thread::scope(|scope| {
+    let (started, room) = thread::scope(|scope| {
         let start = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
         let started: io::Result<Vec<_>> = (0..threads + OTHER_THREADS).map(start).collect();
+        // Beside their stacks.
+        let room = Vec::<u8>::new().try_reserve_exact(threads.saturating_mul(REQUEST_ROOM));
         drop(closed);
-        started.map(drop)
-    })
-    .map_err(|error| {
+        (started.map(drop), room)
+    });
+    started.map_err(|error| {
         Failure::new(format!(
             "cannot start the threads of a mount, {threads} and some more: {error}: raise the limit of \
-             processes (`ulimit -u`, or of the control group), or give fewer --threads"
+             processes (`ulimit -u`, or of the control group) or of memory (`ulimit -v`), or give fewer \
+             --threads"
+        ))
+    })?;
+    room.map_err(|_| {
+        Failure::new(format!(
+            "the limit of memory (`ulimit -v` or `-d`) leaves no room for requests, {} MiB for each of \
+             {threads} threads: raise it, or give fewer --threads",
+            REQUEST_ROOM >> 20
         ))
     })
 }

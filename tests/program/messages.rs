@@ -422,6 +422,26 @@ fn the_limit_of_threads() {
     assert!(output.status.success(), "{output:?}");
 }
 
+/// A mount whose threads find no memory for requests would end when it is there.
+#[test]
+fn the_limit_of_memory() {
+    let place = Place::new();
+    let run = |limit: u64| {
+        let limited = format!("ulimit -v {limit} && exec \"$0\" mount --fake group mnt --threads 16");
+        Command::new("sh")
+            .args(["-c", &limited, env!("CARGO_BIN_EXE_tiledbfs")])
+            .current_dir(place.path(""))
+            .output()
+            .unwrap()
+    };
+    let output = run(300_000);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    let parts = ["tiledbfs: ", "`ulimit -v`", "16 threads", "--threads"];
+    assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    assert!(run(4_000_000).status.success());
+}
+
 #[test]
 fn fusermount_is_missing() {
     let place = Place::new();
