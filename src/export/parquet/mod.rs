@@ -348,10 +348,11 @@ impl File {
     fn window(&self, number: u64) -> Result<Arc<Vec<u8>>> {
         let (cache, size) = (&self.engine().cache, self.engine().tuning.table_window_bytes);
         cache.derive(CacheKey::tile(self.windows, number), size, Keep::Passing, || {
+            let bytes = self.bytes_of_window(number);
             let mut made = Output::keeping(Keep::Passing);
             // Room for the rest of a value at its end, too.
-            made.write(|out| out.reserve(size as usize + 1024));
-            self.read_groups(self.bytes_of_window(number), &mut made)?;
+            made.write(|out| out.reserve((bytes.end - bytes.start) as usize + 1024));
+            self.read_groups(bytes, &mut made)?;
             Ok(Vec::from(made))
         })
     }
