@@ -284,7 +284,7 @@ fn check_thread_limit(threads: usize) -> Result<(), Failure> {
         let start = |_| thread::Builder::new().spawn_scoped(scope, || drop(gate.lock()));
         let started: io::Result<Vec<_>> = (0..threads + OTHER_THREADS).map(start).collect();
         // Beside their stacks.
-        let room = Vec::<u8>::new().try_reserve_exact(threads.saturating_mul(REQUEST_ROOM));
+        let room = Vec::<u8>::new().try_reserve_exact(threads * REQUEST_ROOM);
         drop(closed);
         (started.map(drop), room)
     });
