@@ -118,11 +118,8 @@ impl ViewBuilder {
                     let mut labels = view.fields().len()..columns.len();
                     labels.find(|index| columns[*index] == name.as_bytes())
                 };
-                let find = |name: &String| match (view.field_index(name), label(name)) {
-                    (Err(_), Some(label)) => Ok(label),
-                    (field, _) => field,
-                };
-                let selected = names.iter().map(find).collect::<Result<_>>()?;
+                let index = |name: &String| view.field_index(name).or_else(|e| label(name).ok_or(e));
+                let selected = names.iter().map(index).collect::<Result<_>>()?;
                 Ok(view.select(selected))
             }
         }
