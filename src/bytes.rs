@@ -168,7 +168,7 @@ impl Output {
 
     /// The bytes in `range`: as a part of the chunk that is shared, if that has at most `most` bytes, or
     /// copied.
-    pub(crate) fn part(&self, range: Range<usize>, most: usize) -> (Arc<Vec<u8>>, Range<usize>) {
+    pub(crate) fn shared_part(&self, range: Range<usize>, most: usize) -> (Arc<Vec<u8>>, Range<usize>) {
         match &self.shared {
             Some((chunk, part)) if Vec::len(chunk) <= most => {
                 (chunk.clone(), part.start + range.start..part.start + range.end)
@@ -325,12 +325,12 @@ mod tests {
         let mut out = Output::new();
         out.share(chunk.clone(), 10..20).unwrap();
         for (most, is_shared) in [(100, true), (99, false)] {
-            let (bytes, part) = out.part(3..7, most);
+            let (bytes, part) = out.shared_part(3..7, most);
             assert_eq!(bytes[part], chunk[13..17]);
             assert_eq!(Arc::ptr_eq(&bytes, &chunk), is_shared);
         }
         out.append(b"x");
-        let (bytes, part) = out.part(8..11, 100);
+        let (bytes, part) = out.shared_part(8..11, 100);
         assert_eq!(bytes[part], [18, 19, b'x']);
     }
 

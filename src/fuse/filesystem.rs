@@ -589,7 +589,7 @@ impl FileSystem {
         let mut piece = Piece {
             inode: handle.inode.clone(),
             offset: start,
-            bytes: bytes.part(
+            bytes: bytes.shared_part(
                 (start - offset) as usize..(end - offset) as usize,
                 MAX_REQUEST as usize,
             ),
