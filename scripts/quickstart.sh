@@ -15,8 +15,8 @@ if ! python3 -c 'import numpy' 2>/dev/null; then
     installing=$!
     PATH=$TARGET/numpy/bin:$PATH
 fi
-# Object stores and HTTP take as long again to build, and are not needed here. Nor is the last of the speed, for
-# which compilers take a third of the time.
+# Object stores and HTTP take as long again to build, and are not needed here. Nor is the last of the speed,
+# for which compilers take a third of the time.
 say "building tiledbfs for local arrays (cargo build --release adds object stores and HTTP, and is faster to read)"
 cargo build --release --quiet --no-default-features --features mount \
     --config profile.release.package.tiledbfs.opt-level=\"s\" \

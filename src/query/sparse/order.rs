@@ -197,6 +197,7 @@ fn ends<K: SortKey>(rules: &Rules, input: &Input, ranks: Range<u64>) -> Result<L
     let mut rank = ranks.start;
     let mut ends: Option<(K, K)> = None;
     while rank < ranks.end {
+        // Few at a time, so that coordinates and keys stay in the processor's cache.
         let most = (ranks.end - rank).min(rules.tuning.order_step_candidates);
         let window = input.window::<K>(&rules.order, rules.times, rank, most)?;
         rank = window.end;
