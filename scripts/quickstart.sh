@@ -5,21 +5,21 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 ensure_system
+export PYTHONPATH=$TARGET/numpy${PYTHONPATH:+:$PYTHONPATH}
 installing=
 if ! python3 -c 'import numpy' 2>/dev/null; then
+    python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip
     # Beside the build.
-    (
-        [ -x "$TARGET/numpy/bin/pip" ] || python3 -m venv "$TARGET/numpy"
-        "$TARGET/numpy/bin/pip" install --quiet --disable-pip-version-check numpy
-    ) &
+    PIP_ROOT_USER_ACTION=ignore python3 -m pip install --quiet --disable-pip-version-check --no-compile \
+        --upgrade --target "$TARGET/numpy" numpy &
     installing=$!
-    PATH=$TARGET/numpy/bin:$PATH
 fi
 # Object stores and HTTP take as long again to build, and are not needed here. Nor is the last of the speed,
 # for which compilers take a third of the time.
 say "building tiledbfs for local arrays (cargo build --release adds object stores and HTTP, and is faster to read)"
 cargo build --release --quiet --no-default-features --features mount \
     --config profile.release.package.tiledbfs.opt-level=\"s\" \
+    --config profile.release.package.tiledbfs.codegen-units=8 \
     --config profile.release.package.libdeflate-sys.opt-level=1 \
     --config profile.release.package.zstd-sys.opt-level=1
 [ -z "$installing" ] || wait "$installing"
