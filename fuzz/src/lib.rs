@@ -357,11 +357,9 @@ pub fn condition(data: &[u8]) {
 
 /// The body of a metadata file.
 pub fn metadata(data: &[u8]) {
-    let mut pairs = Pairs::new();
-    if placed(pairs.replay(&data.to_vec())).is_ok() {
-        let _ = pairs
-            .document(vec![Box::new(data.to_vec())])
-            .and_then(|document| document.render());
+    let mut pairs = Pairs::default();
+    if placed(pairs.replay(Box::new(data.to_vec()))).is_ok() {
+        let _ = pairs.document().and_then(|document| document.render());
     }
 }
 

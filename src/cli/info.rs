@@ -7,9 +7,10 @@ use super::paths::{failed, join, visit};
 use super::times::{Unit, time};
 use super::{Failure, TreeArgs, logging};
 use crate::describe::fragments::FragmentSummary;
+use crate::describe::metadata::Pairs;
 use crate::describe::value::Cell;
 use crate::error::{Error, ErrorKind, Result};
-use crate::export::dataset::Kind;
+use crate::export::dataset::{Group, Kind};
 use crate::export::zarr::{ZarrArray, ZarrGroup};
 use crate::format::datatype::{CellValNum, Datatype};
 use crate::format::enums::ArrayType;
@@ -20,7 +21,7 @@ use crate::format::schema::{Dimension, Schema};
 use crate::fragment::Outline;
 use crate::names;
 use crate::printable::escape;
-use crate::tree::{Directory, DirectoryKind, Node, OWN_DIRECTORY, Viewed};
+use crate::tree::{Directory, DirectoryKind, Node, OWN_DIRECTORY, ShownGroup, Viewed};
 use clap::{Args, ValueHint};
 use indicatif::{HumanBytes, HumanCount};
 use serde_json::Value;
@@ -83,8 +84,8 @@ pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
                 )?,
                 None => {
                     tree(&mut text, names, &name, directory, found.path, failures);
-                    if directory.kind() == DirectoryKind::Group
-                        && let Err(error) = data_set(&mut text, names, &**directory)
+                    if let Some(group) = directory.group()
+                        && let Err(error) = data_set(&mut text, names, &**directory, &group)
                     {
                         failures.add(failed(found.path, error));
                     }
@@ -101,14 +102,6 @@ pub(super) fn run(args: &InfoArgs) -> std::result::Result<(), Failure> {
 fn shown_array(directory: &dyn Directory) -> Option<Viewed> {
     let is_array = directory.kind() == DirectoryKind::Array;
     directory.viewed().filter(|_| is_array)
-}
-
-/// Reads and parses a document of the tree.
-fn document(directory: &dyn Directory, name: &str) -> Result<Value> {
-    let node = directory.lookup(OsStr::new(name))?;
-    let node = node.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no {name}")))?;
-    let invalid = |error| Error::internal(format!("{name}: {error}"));
-    serde_json::from_slice(&node.read_all()?).map_err(invalid)
 }
 
 fn items(value: &Value) -> &[Value] {
@@ -149,13 +142,10 @@ fn array(
     if !labels.is_empty() {
         line(out, "labels", labels.join(", "));
     }
-    let metadata = match document(directory, "metadata.json") {
-        Ok(metadata) => metadata,
-        Err(error) => {
-            failures.add(failed(path, error));
-            Value::Null
-        }
-    };
+    let metadata = viewed.metadata().unwrap_or_else(|error| {
+        failures.add(failed(path, error));
+        Pairs::default()
+    });
     match array_kind(directory, &metadata) {
         Ok((kind, exports)) => {
             if let Some(kind) = kind {
@@ -572,9 +562,10 @@ fn summarize(directory: &dyn Directory) -> Result<(String, Children)> {
             Err(error) => children.push((name.into_owned(), Child::Failed(error))),
         }
     }
-    let Some(group) = directory.group()? else {
+    let Some(group) = directory.group() else {
         return Ok(("directory".to_owned(), children));
     };
+    let group = group.summary()?;
     let known: HashSet<OsString> = children.iter().map(|(name, _)| name.clone()).collect();
     let file_name = |name: &[u8]| OsString::from(names::encode(name));
     let (mut members, unregistered) = (children.len(), group.unregistered.len());
@@ -639,14 +630,16 @@ fn line(out: &mut String, name: &str, value: impl AsRef<str>) {
 
 /// What an array is by the conventions of the program that wrote it, which its metadata tells, and its
 /// exports in `data/`, those that have most of it first.
-fn array_kind(array: &dyn Directory, metadata: &Value) -> Result<(Option<String>, Vec<String>)> {
-    let has = |key: &str| !metadata[key].is_null();
-    let keys = ["soma_object_type", "dataset_type"];
-    let kind = match keys.iter().find_map(|key| metadata[key]["value"].as_str()) {
+fn array_kind(array: &dyn Directory, metadata: &Pairs) -> Result<(Option<String>, Vec<String>)> {
+    let told = match metadata.text("soma_object_type")? {
+        None => metadata.text("dataset_type")?,
+        told => told,
+    };
+    let kind = match told {
         Some(kind) => escape(kind),
-        None if has("_gdal") => "raster".to_owned(),
-        None if is_layer(metadata) => LAYERS.to_owned(),
-        None if has("__pandas_index_dims") => "table".to_owned(),
+        None if metadata.has("_gdal") => "raster".to_owned(),
+        None if is_layer(metadata)? => LAYERS.to_owned(),
+        None if metadata.has("__pandas_index_dims") => "table".to_owned(),
         None => return Ok((None, exports(array)?)),
     };
     let mut exports = exports(array)?;
@@ -685,21 +678,20 @@ fn raster_image(array: &dyn Directory) -> Result<Option<&'static str>> {
 
 /// Writes the place on the ground of an array, and the units of its variables, as far as the conventions of
 /// the program that wrote it tell them.
-fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: &Value) -> Result<()> {
-    if is_layer(metadata) {
-        if let Some(name) = metadata["CRS"]["value"].as_str().and_then(system_name) {
+fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: &Pairs) -> Result<()> {
+    if is_layer(metadata)? {
+        if let Some(name) = metadata.text("CRS")?.as_deref().and_then(system_name) {
             line(out, "crs", escape(name));
         }
-        let ends = ["MINX", "MAXX", "MINY", "MAXY"];
-        let ends = ends.map(|end| metadata[&format!("LAYER_EXTENT_{end}")]["value"].as_f64());
+        let end = |end: &str| metadata.number(&format!("LAYER_EXTENT_{end}"));
+        let ends = [end("MINX")?, end("MAXX")?, end("MINY")?, end("MAXY")?];
         if let [Some(min_x), Some(max_x), Some(min_y), Some(max_y)] = ends {
             line(out, "extent", format!("X {min_x}..{max_x}, Y {min_y}..{max_y}"));
         }
         return Ok(());
     }
-    let is_place = |key: &str| ["_gdal", "_CRS", "_UNIT"].contains(&key) || key.ends_with(".units");
-    let mut keys = metadata.as_object().into_iter().flat_map(|pairs| pairs.keys());
-    let has_place = keys.any(|key| is_place(key));
+    let has_place = ["_gdal", "_CRS", "_UNIT"].iter().any(|key| metadata.has(key))
+        || metadata.keys().any(|key| key.ends_with(b".units"));
     let Some(data) = below(array, OsStr::new("data"))?.filter(|_| has_place) else {
         return Ok(());
     };
@@ -719,8 +711,9 @@ fn array_place(out: &mut String, names: Names, array: &dyn Directory, metadata: 
 }
 
 /// Whether an array is a layer of geometries.
-fn is_layer(metadata: &Value) -> bool {
-    !metadata["GEOMETRY_ATTRIBUTE_NAME"].is_null() || metadata["dataset_type"]["value"] == LAYERS
+fn is_layer(metadata: &Pairs) -> Result<bool> {
+    let told = metadata.text("dataset_type")?;
+    Ok(metadata.has("GEOMETRY_ATTRIBUTE_NAME") || told.as_deref() == Some(LAYERS))
 }
 
 /// The `dataset_type` of layers, and of groups of them.
@@ -820,31 +813,24 @@ fn layers(names: Names, group: &dyn Directory) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Adds the variables of a group of a data set that the Zarr hierarchy lacks: those of text. `said` is
-/// `dataset.json`, or what it says of a group in it, which is at `path`.
-fn text_rows(rows: &mut Vec<[String; 5]>, names: Names, said: &Value, path: &str) {
-    let left_out = items(&said["left_out"]).iter();
-    let left_out = left_out.filter(|one| text(&one["reason"]).starts_with("dataset.zarr:"));
-    let left_out: HashSet<&str> = left_out.map(|one| text(&one["what"])).collect();
-    for variable in items(&said["variables"]) {
-        let what = format!("{}/{}", text(&variable["array"]), text(&variable["attribute"]));
-        if !left_out.contains(&*what) {
-            continue;
-        }
-        let dimensions = || items(&variable["dimensions"]).iter().map(text);
-        let shape: Vec<String> = dimensions()
-            .map(|name| said["dimensions"][name].to_string())
-            .collect();
-        let dimensions: Vec<String> = dimensions().map(|name| names.show_text(name)).collect();
+/// Adds the variables of `group` of a data set, which is at `path` in it, that the Zarr hierarchy lacks: those
+/// of text.
+fn text_rows(rows: &mut Vec<[String; 5]>, names: Names, group: &Group, path: &str) {
+    for variable in group.variables.iter().filter(|variable| !variable.is_in_zarr) {
+        let dimensions = variable.dimensions.iter();
+        let dimensions = dimensions.map(|number| &group.dimensions[*number]);
+        let (dimensions, shape): (Vec<String>, Vec<String>) = dimensions
+            .map(|(name, length)| (names.show_text(name), length.to_string()))
+            .unzip();
         rows.push([
-            names.show_text(&format!("{path}{}", text(&variable["name"]))),
+            names.show_text(&format!("{path}{}", variable.name)),
             "text".to_owned(),
             dimensions.join(" "),
             shape.join(" × "),
             String::new(),
         ]);
     }
-    for (name, inner) in said["groups"].as_object().into_iter().flatten() {
+    for (name, inner) in &group.groups {
         text_rows(rows, names, inner, &format!("{path}{name}/"));
     }
 }
@@ -858,15 +844,15 @@ fn write_open(out: &mut String, files: &[String]) {
 
 /// Writes what a group is: its kind, what to open it with, and the variables of its data set with their units
 /// and their place on the ground. Nothing for a mere folder of arrays.
-fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()> {
+fn data_set(out: &mut String, names: Names, group: &dyn Directory, shown: &ShownGroup) -> Result<()> {
     const IMAGE: &str = "image.ome.zarr";
     const DATA_SET: &str = "dataset.zarr";
     const FULL_RESOLUTION: &str = "l_0";
-    let metadata = document(group, "metadata.json")?;
-    let text_of = |key: &str| metadata[key]["value"].as_str();
+    let metadata = shown.metadata()?;
+    let (object, told) = (metadata.text("soma_object_type")?, metadata.text("dataset_type")?);
     let image = zarr(group, IMAGE)?;
     let data_set = zarr(group, DATA_SET)?;
-    let kind = match (text_of("soma_object_type"), text_of("dataset_type")) {
+    let kind = match (object.as_deref(), told.as_deref()) {
         (Some("SOMAExperiment"), _) => "experiment",
         (Some(other), _) => other,
         (None, told) if Kind::told(told) == Kind::Image => "image",
@@ -877,7 +863,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
     out.push('\n');
     line(out, "kind", escape(kind));
     // An experiment's frames and matrices are no grids.
-    if text_of("soma_object_type").is_some() {
+    if object.is_some() {
         write_open(out, &anndata(group)?);
         return Ok(());
     }
@@ -918,7 +904,7 @@ fn data_set(out: &mut String, names: Names, group: &dyn Directory) -> Result<()>
             array.text("units").map(escape).unwrap_or_default(),
         ]);
     }
-    text_rows(&mut rows, names, &document(group, "dataset.json")?, "");
+    text_rows(&mut rows, names, &shown.dataset()?.root, "");
     out.push('\n');
     table(out, &rows);
     Ok(())

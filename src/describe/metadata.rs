@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::body::MAX_VALUE;
 use crate::format::datatype::{CellValNum, Datatype, Kind};
 use crate::format::metadata::{MetadataRecord, each_record};
+use crate::format::scalar::Scalar;
 use crate::layout::segments::{Cutter, Parts, Segments};
 use crate::names;
 use std::collections::BTreeMap;
@@ -36,10 +37,11 @@ struct LocatedValue {
 
 /// The pairs that are left after the records of several files were replayed, oldest file first. Each record
 /// replaces or deletes the value of its key. Values are not read, only located.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Pairs {
     pairs: BTreeMap<Vec<u8>, LocatedValue>,
-    files: u32,
+    /// The unfiltered bodies of the files.
+    bodies: Vec<Box<dyn Bytes>>,
     memory: u64,
 }
 
@@ -47,17 +49,48 @@ impl Pairs {
     /// Bytes of memory that a pair takes besides its key.
     const PAIR: u64 = 96;
 
-    /// No pairs.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Replays the records of the next file, whose unfiltered body is `body`. `LimitExceeded` if the pairs
     /// take too much memory.
-    pub fn replay(&mut self, body: &dyn Bytes) -> Result<()> {
-        each_record(body, |record| self.record(record))?;
-        self.files += 1;
+    pub fn replay(&mut self, body: Box<dyn Bytes>) -> Result<()> {
+        each_record(&*body, |record| self.record(record))?;
+        self.bodies.push(body);
         Ok(())
+    }
+
+    /// The keys.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.pairs.keys().map(Vec::as_slice)
+    }
+
+    /// Whether there is this key.
+    pub fn has(&self, key: &str) -> bool {
+        self.pairs.contains_key(key.as_bytes())
+    }
+
+    /// The text of this key; None if it has none, or more than `MAX_VALUE` bytes.
+    pub fn text(&self, key: &str) -> Result<Option<String>> {
+        let found = self.read(key)?;
+        let found = found.filter(|(datatype, _)| datatype.kind() == Kind::Text);
+        Ok(found.and_then(|(datatype, bytes)| datatype.text(&bytes)))
+    }
+
+    /// The finite number of this key; None if it has none, or several.
+    pub fn number(&self, key: &str) -> Result<Option<f64>> {
+        let found = self.read(key)?;
+        let number = found.and_then(|(datatype, bytes)| Scalar::read(datatype, &bytes));
+        Ok(number.map(Scalar::float).filter(|number| number.is_finite()))
+    }
+
+    /// The value of this key; None if there is none, or more than `MAX_VALUE` bytes.
+    fn read(&self, key: &str) -> Result<Option<(Datatype, Output)>> {
+        let place = self.pairs.get(key.as_bytes());
+        let is_read = |place: &&LocatedValue| (1..=MAX_VALUE).contains(&(place.data.end - place.data.start));
+        let Some(place) = place.filter(is_read) else {
+            return Ok(None);
+        };
+        let body = &self.bodies[place.file as usize];
+        let bytes = Output::of(|out| body.read(place.data.clone(), out))?;
+        Ok(Some((place.datatype, bytes)))
     }
 
     fn record(&mut self, MetadataRecord { key, value }: MetadataRecord) -> Result<()> {
@@ -66,7 +99,7 @@ impl Pairs {
             None => self.pairs.remove(&key).is_some(),
             Some((datatype, value_num, data)) => {
                 self.memory = self.memory.saturating_add(memory);
-                let file = self.files;
+                let file = self.bodies.len() as u32;
                 let place = LocatedValue {
                     datatype,
                     value_num,
@@ -88,8 +121,9 @@ impl Pairs {
         Ok(())
     }
 
-    /// The document. `bodies` are those of the files, in the order in which they were replayed.
-    pub fn document(self, bodies: Vec<Box<dyn Bytes>>) -> Result<Segments> {
+    /// The document.
+    pub fn document(self) -> Result<Segments> {
+        let bodies = self.bodies;
         let (keys, places): (Vec<Vec<u8>>, Vec<LocatedValue>) = self.pairs.into_iter().unzip();
         let keys: Vec<String> = keys
             .into_iter()
@@ -236,14 +270,15 @@ mod tests {
     }
 
     fn document(files: &[&[u8]]) -> Result<Segments> {
-        let mut pairs = Pairs::new();
+        replayed(files)?.document()
+    }
+
+    fn replayed(files: &[&[u8]]) -> Result<Pairs> {
+        let mut pairs = Pairs::default();
         for file in files {
-            pairs.replay(&file.to_vec())?;
+            pairs.replay(Box::new(file.to_vec()))?;
         }
-        let bodies = files
-            .iter()
-            .map(|file| -> Box<dyn crate::bytes::Bytes> { Box::new(file.to_vec()) });
-        pairs.document(bodies.collect())
+        Ok(pairs)
     }
 
     fn text(files: &[&[u8]]) -> Vec<u8> {
@@ -286,6 +321,34 @@ mod tests {
         let two = entry(Bytes::default(), b"key", Datatype::Uint8, 2, &[1, 2]);
         for end in 1..two.bytes.len() {
             assert!(document(&[&two.bytes[..end]]).is_err());
+        }
+    }
+
+    #[test]
+    fn texts_and_numbers_are_read_alone() {
+        let long = vec![b'a'; MAX_VALUE as usize + 1];
+        let mut file = Bytes::default();
+        for (key, datatype, value_num, value) in [
+            ("text", Datatype::StringUtf8, 3, &b"abc"[..]),
+            ("invalid", Datatype::StringUtf8, 1, b"\xFF"),
+            ("long", Datatype::StringUtf8, long.len() as u32, &long),
+            ("empty", Datatype::StringUtf8, 0, b""),
+            ("one", Datatype::Int16, 1, &[5, 0]),
+            ("two", Datatype::Int16, 2, &[1, 0, 2, 0]),
+            ("nan", Datatype::Float64, 1, &f64::NAN.to_le_bytes()),
+            ("bytes", Datatype::Blob, 1, b"a"),
+        ] {
+            file = entry(file, key.as_bytes(), datatype, value_num, value);
+        }
+        let pairs = replayed(&[&file.bytes]).unwrap();
+        let text = |key| pairs.text(key).unwrap();
+        let number = |key| pairs.number(key).unwrap();
+        assert_eq!((text("text").as_deref(), number("one")), (Some("abc"), Some(5.0)));
+        for key in ["invalid", "long", "empty", "one", "two", "nan", "bytes", "none"] {
+            assert_eq!((pairs.has(key), text(key)), (key != "none", None), "{key}");
+        }
+        for key in ["text", "invalid", "long", "empty", "two", "nan", "bytes", "none"] {
+            assert_eq!(number(key), None, "{key}");
         }
     }
 

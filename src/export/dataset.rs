@@ -172,6 +172,8 @@ pub struct Variable {
     pub attribute: Vec<u8>,
     /// Its dimensions, as indexes of those of the group.
     pub dimensions: Vec<usize>,
+    /// Whether the Zarr hierarchy has it.
+    pub is_in_zarr: bool,
     /// How many axes it has: one more than dimensions if there are several values in a cell.
     axes: usize,
     /// Index of the field in its view.
@@ -547,11 +549,12 @@ impl Group {
                 self.left_out.push((what, reason));
                 continue;
             }
+            let is_in_zarr = unfit[1].is_none();
             for (export, reason) in ["dataset.nc", "dataset.zarr"].iter().zip(unfit) {
                 let reason = reason.map(|reason| (what.clone(), format!("{export}: {reason}")));
                 self.left_out.extend(reason);
             }
-            variables.push((name, index, field, axes));
+            variables.push((name, index, field, axes, is_in_zarr));
         }
         if variables.is_empty() {
             return Ok(());
@@ -567,13 +570,14 @@ impl Group {
             }
         }
         let number = self.members.len();
-        for (name, index, field, axes) in variables {
+        for (name, index, field, axes, is_in_zarr) in variables {
             self.variables.push(Variable {
                 name,
                 array: found.name.clone(),
                 size: field.cell_size().expect("var-sized fields do not fit"),
                 attribute: field.name,
                 dimensions: dimensions.clone(),
+                is_in_zarr,
                 axes,
                 field: index,
                 member: number,
@@ -649,6 +653,7 @@ impl Group {
                 size: field.datatype.size() as u64,
                 attribute: field.name,
                 dimensions: (0..image.axes.len()).collect(),
+                is_in_zarr: true,
                 axes: image.axes.len(),
                 field: index,
                 member: number,

@@ -4,7 +4,6 @@ use super::array_at::ArrayAt;
 use super::directory::{NamedDirectory, Names, fixed_listing, unreadable};
 use super::document::{Document, DocumentContent, state_of_file};
 use super::fragment::{FragmentsDirectory, fragments_json};
-use super::metadata::metadata;
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Link, Listing, Node, NodeType};
 use super::permissions::Origin;
 use super::position::Position;
@@ -173,10 +172,7 @@ impl ArrayDirectory {
             }
             "metadata.json" => {
                 let state = |array_at: &ArrayAt| Some(hash(&array_at.metadata_paths().ok()?));
-                let content = |array_at: &ArrayAt| {
-                    let array = &array_at.array;
-                    metadata(&array.engine, &array_at.metadata_paths()?, array.key.as_ref())
-                };
+                let content = |array_at: &ArrayAt| DocumentContent::of(array_at.metadata()?.document()?);
                 self.document(name, self.changed(), state, content)
             }
             "fragments.json" => self.document(name, self.changed_with_copies(), state, fragments_json),

@@ -1,9 +1,11 @@
 //! An array at a time.
 
+use super::metadata::metadata;
 use crate::catalog::Array;
 use crate::catalog::listing::SchemaFile;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::time::When;
+use crate::describe::metadata::Pairs;
 use crate::error::Result;
 use crate::format::schema::Schema;
 use std::path::PathBuf;
@@ -60,5 +62,14 @@ impl ArrayAt {
     pub fn metadata_paths(&self) -> Result<Vec<PathBuf>> {
         let snapshot = self.snapshot()?;
         Ok(snapshot.metadata().map(|file| file.path.clone()).collect())
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> Result<Pairs> {
+        metadata(
+            &self.array.engine,
+            &self.metadata_paths()?,
+            self.array.key.as_ref(),
+        )
     }
 }

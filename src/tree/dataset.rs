@@ -9,6 +9,7 @@ use super::context::Context;
 use super::document::{Document, DocumentContent};
 use super::node::{DirectoryKind, File, Freshness, Node, NodeType, of_object};
 use super::permissions::Origin;
+use super::shown_group::ShownGroup;
 use super::view_source::place;
 use super::zarr::{AsZarr, ZarrGroupDirectory};
 use crate::catalog::group::{Members, OUTSIDE, OpenGroup, unregistered};
@@ -40,15 +41,6 @@ const MAX_GROUPS: usize = 256;
 
 /// Why a group is left out that has two places: two members, or a member elsewhere.
 const MET_BEFORE: &str = "the data set has it in another place";
-
-/// A group whose exports are shown.
-#[derive(Clone)]
-pub struct ShownGroup {
-    /// What all nodes share.
-    pub context: Arc<Context>,
-    /// The group.
-    pub group: Arc<OpenGroup>,
-}
 
 impl ShownGroup {
     /// The export of this name; None if no export is called so. `NotFound`, with the reason, if the group has

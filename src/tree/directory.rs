@@ -2,7 +2,7 @@
 
 use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, NodeType};
 use super::permissions::Origin;
-use crate::describe::group::GroupSummary;
+use super::shown_group::ShownGroup;
 use crate::error::{Error, Result};
 use crate::runtime::lock;
 use std::collections::HashMap;
@@ -105,9 +105,9 @@ pub trait Names: Send + Sync + 'static {
         DirectoryKind::Other
     }
 
-    /// What is in the group that the directory shows, as in [`Directory::group`].
-    fn group(&self) -> Result<Option<GroupSummary>> {
-        Ok(None)
+    /// The group that the directory shows, as in [`Directory::group`].
+    fn group(&self) -> Option<ShownGroup> {
+        None
     }
 }
 
@@ -205,7 +205,7 @@ impl<N: Names> Directory for NamedDirectory<N> {
         self.inner.shows()
     }
 
-    fn group(&self) -> Result<Option<GroupSummary>> {
+    fn group(&self) -> Option<ShownGroup> {
         self.inner.group()
     }
 

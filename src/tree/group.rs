@@ -1,28 +1,22 @@
 //! The directory of a group.
 
 use super::anndata::ShownMeasurement;
-use super::context::Context;
-use super::dataset::ShownGroup;
 use super::directory::{NamedDirectory, Names, unreadable};
 use super::document::{Document, DocumentContent};
-use super::metadata::metadata;
 use super::node::{DirectoryKind, Freshness, Node, NodeType};
 use super::permissions::Origin;
 use super::position::Position;
+use super::shown_group::ShownGroup;
 use crate::catalog::group::{Members, OpenGroup, group_metadata, unregistered_member};
 use crate::catalog::source::{GROUP_DIRECTORY, ObjectKind, classify};
-use crate::describe::group::{GroupSummary, group_json};
+use crate::describe::group::group_json;
 use crate::describe::render;
 use crate::error::{ErrorKind, Result};
 use crate::export::dataset::DatasetSource;
-use crate::format::enums::ObjectType;
 use crate::names;
 use crate::runtime::hash;
 use crate::runtime::requester::settled;
-use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// The node of `group`.
@@ -114,36 +108,9 @@ impl Names for GroupDirectory {
         DirectoryKind::Group
     }
 
-    fn group(&self) -> Result<Option<GroupSummary>> {
-        summary(&self.position.context, &self.group).map(Some)
+    fn group(&self) -> Option<ShownGroup> {
+        Some(self.shown())
     }
-}
-
-/// The arrays and groups in the directory of `group` that are no members, without arrays that were written
-/// later than the time shown.
-fn unregistered(
-    context: &Context,
-    group: &OpenGroup,
-    members: &Members,
-) -> Result<Vec<(Vec<u8>, ObjectType)>> {
-    let mut found = crate::catalog::group::unregistered(group.engine(), group.path(), &members.group)?;
-    let registered = members.places.iter().filter(|place| place.registered);
-    let registered: HashSet<&PathBuf> = registered.map(|place| &place.at).collect();
-    found.retain(|(name, kind)| {
-        let at = group.path().join(OsStr::from_bytes(name));
-        let is_later = || context.is_later(&at).is_ok_and(|later| later);
-        !registered.contains(&at) && (*kind == ObjectType::Group || !is_later())
-    });
-    Ok(found)
-}
-
-/// What is in `group`.
-fn summary(context: &Context, group: &OpenGroup) -> Result<GroupSummary> {
-    let members = group.members()?;
-    Ok(GroupSummary {
-        details: members.group.clone(),
-        unregistered: unregistered(context, group, &members)?,
-    })
 }
 
 impl GroupDirectory {
@@ -178,8 +145,7 @@ impl GroupDirectory {
     }
 
     fn details(&self) -> Node {
-        let (of_state, group) = (self.group.clone(), self.group.clone());
-        let (context_of_state, context) = (self.position.context.clone(), self.position.context.clone());
+        let (of_state, shown) = (self.shown(), self.shown());
         let (measurement_of_state, measurement) = (self.measurement(), self.measurement());
         let mut template = self.template("group.json", GROUP_DIRECTORY);
         if let Some(exports) = measurement.origin_of_exports() {
@@ -187,28 +153,24 @@ impl GroupDirectory {
         }
         template.node(
             move || {
-                let members = of_state.members().ok()?;
+                let members = of_state.group.members().ok()?;
                 // A directory may become an array without a change of the group's own.
-                let strays = unregistered(&context_of_state, &of_state, &members).ok()?;
+                let strays = of_state.unregistered(&members).ok()?;
                 let exports = measurement_of_state.state().ok()?;
-                Some(hash(&(of_state.state(&members)?, strays, exports)))
+                Some(hash(&(of_state.group.state(&members)?, strays, exports)))
             },
             move || {
-                let summary = summary(&context, &group)?;
-                let json = group_json(&summary, measurement.exports());
+                let json = group_json(&shown.summary()?, measurement.exports());
                 Ok(DocumentContent::text(render(&json)))
             },
         )
     }
 
     fn metadata(&self) -> Node {
-        let (of_state, group) = (self.group.clone(), self.group.clone());
+        let (of_state, shown) = (self.group.clone(), self.shown());
         self.template("metadata.json", "__meta").node(
             move || Some(hash(&group_metadata(of_state.engine(), of_state.path()).ok()?)),
-            move || {
-                let (engine, path) = (group.engine(), group.path());
-                metadata(engine, &group_metadata(engine, path)?, engine.key_for(path))
-            },
+            move || DocumentContent::of(shown.metadata()?.document()?),
         )
     }
 

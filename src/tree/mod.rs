@@ -5,11 +5,12 @@
 //! | `node` | what a file, a directory and a link are: the traits that all others implement |
 //! | `root` | a source opened as a tree, and `.tiledbfs` (`errors`) |
 //! | `context`, `position`, `object` | what nodes share; the place and the node of a directory of the source |
-//! | `array`, `group` | the directories of an array and of a group |
+//! | `array`, `group`, `shown_group` | the directories of an array and of a group |
 //! | `array_at`, `view_source`, `view` | an array at a time; `data/` and `subarray/` |
 //! | `times`, `ranges` | names in `at/` and in `subarray/` |
 //! | `fragment`, `column` | `fragments/` and their columns |
-//! | `commits`, `consolidated_metadata`, `metadata` | documents of an array |
+//! | `commits`, `consolidated_metadata` | documents of an array |
+//! | `metadata` | the metadata of an array or group |
 //! | `export`, `raster`, `zarr` | exports of a view |
 //! | `dataset`, `anndata`, `pyramid`, `joined_cache` | exports that are made of several arrays |
 //! | `directory`, `document` | directories of names, and files of text, of any content |
@@ -42,6 +43,7 @@ mod pyramid;
 pub mod ranges;
 mod raster;
 mod root;
+mod shown_group;
 #[cfg(feature = "serve")]
 mod stored;
 pub mod times;
@@ -70,6 +72,7 @@ pub use node::{
 };
 pub use permissions::Permissions;
 pub use root::{OWN_DIRECTORY, Tree, TreeOptions, is_object, is_object_in};
+pub use shown_group::ShownGroup;
 #[cfg(feature = "serve")]
 pub use stored::stored;
 pub use view_source::Viewed;

@@ -1,10 +1,9 @@
 //! The kinds of nodes, and the traits that they implement.
 
 use super::permissions::{Origin, Permissions};
+use super::shown_group::ShownGroup;
 use super::view_source::Viewed;
-use crate::bytes::Output;
-use crate::describe::group::GroupSummary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::export::zarr::ZarrGroup;
 use crate::layout::{FileLayout, Stream};
 #[cfg(feature = "mount")]
@@ -93,9 +92,9 @@ pub trait Directory: Send + Sync {
         None
     }
 
-    /// What is in the group that it shows; None if it shows no group.
-    fn group(&self) -> Result<Option<GroupSummary>> {
-        Ok(None)
+    /// The group that it shows; None if it shows none.
+    fn group(&self) -> Option<ShownGroup> {
+        None
     }
 
     /// The Zarr group that it shows; None if it shows none.
@@ -322,7 +321,10 @@ impl Node {
     }
 
     /// The whole content of a file. Fails for directories and links.
+    #[cfg(any(test, feature = "internals"))]
     pub fn read_all(&self) -> Result<Vec<u8>> {
+        use crate::bytes::Output;
+        use crate::error::{Error, ErrorKind};
         let Node::File(file) = self else {
             return Err(Error::new(ErrorKind::InvalidInput, "is a directory"));
         };

@@ -9,10 +9,10 @@ use super::node::{Directory, DirectoryKind, Entry, Freshness, Listing, Node, Nod
 use super::object::object;
 use super::permissions::Origin;
 use super::position::Position;
+use super::shown_group::ShownGroup;
 use super::times::Asked;
 use super::view_source::Viewed;
 use crate::catalog::source::{ObjectKind, classify};
-use crate::describe::group::GroupSummary;
 use crate::describe::{self, object};
 use crate::engine::{Disorder, Engine};
 use crate::error::{Error, ErrorKind, Result};
@@ -398,7 +398,7 @@ impl Directory for RootDirectory {
         self.last().viewed()
     }
 
-    fn group(&self) -> Result<Option<GroupSummary>> {
+    fn group(&self) -> Option<ShownGroup> {
         self.last().group()
     }
 

@@ -4,6 +4,7 @@ use super::array_at::ArrayAt;
 use super::context::{Context, LastView};
 use super::ranges;
 use crate::describe::fragments::FragmentSummary;
+use crate::describe::metadata::Pairs;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::schema::Schema;
 use crate::fragment::Fragment;
@@ -173,6 +174,11 @@ impl Viewed {
     /// The schema.
     pub fn schema(&self) -> Result<Arc<Schema>> {
         self.source.array_at.twice(ArrayAt::schema)
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> Result<Pairs> {
+        self.source.array_at.twice(ArrayAt::metadata)
     }
 
     /// The fragments, whether a reader sees them or not, oldest first.
