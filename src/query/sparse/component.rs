@@ -3,7 +3,7 @@
 
 use super::block::{Block, Checkpoint, Slice, ViewPart, Writer, changed};
 use super::input::{Input, Ranked};
-use super::member::{Member, Rules, Sorted};
+use super::member::{Member, Raised, Rules, Sorted};
 use super::merge::{Merge, Stop};
 use super::order::{MIN_CHECKED_VERSION, Order, is_looked_at_first, unsorted};
 use crate::bytes::Keep;
@@ -49,7 +49,7 @@ struct Plan<K> {
 struct Outline {
     /// Ascending; the last one is the end of the merge.
     checkpoints: Vec<Checkpoint>,
-    /// Indexes of the members whose cells are not in global order and have to be sorted first.
+    /// Indexes of the members whose cells are not in global order and have to be sorted or raised first.
     unsorted: Vec<usize>,
 }
 
@@ -129,9 +129,9 @@ impl<K: SortKey + 'static> Component<K> {
         let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cells.start);
         let end = checkpoints.partition_point(|checkpoint| checkpoint.cell < cells.end);
         let (from, to) = (&checkpoints[after - 1].ranks, &checkpoints[end].ranks);
-        let ranks = members.map(|member| match plan.outline.unsorted.contains(&member) {
-            false => (member, from[member]..to[member]),
-            true => whole(member),
+        let ranks = members.map(|member| match plan.members[member].sorted.is_none() {
+            true => (member, from[member]..to[member]),
+            false => whole(member),
         });
         Ok(ranks.collect())
     }
@@ -291,6 +291,7 @@ impl<K: SortKey + 'static> Component<K> {
         let members = self.inputs.iter().map(|input| Member {
             input: input.clone(),
             sorted: None,
+            raised: None,
             stays: self.known.is_some(),
         });
         members.collect()
@@ -326,12 +327,15 @@ impl<K: SortKey + 'static> Component<K> {
                 }
                 Err(Stop::Failed(error)) => return Err(error),
                 Err(Stop::Unsorted(input)) => {
-                    let signed = |&number: &usize| {
-                        self.inputs[number].has_signed_strings() && !unsorted.contains(&number)
+                    let signed = |number: usize| self.inputs[number].has_signed_strings();
+                    let stays = |number: usize| stays_as_stored(rules, &self.inputs[number]);
+                    // If one fragment is in the order of signed bytes, or has coordinates that were changed,
+                    // the others will be, too.
+                    let alike = |&number: &usize| {
+                        let alike = signed(number) && signed(input) || stays(number) && stays(input);
+                        number == input || alike && !unsorted.contains(&number)
                     };
-                    // If one fragment is in the order of signed bytes, the others will be, too.
-                    let others = (0..self.inputs.len()).filter(signed).collect();
-                    let found = if signed(&input) { others } else { vec![input] };
+                    let found: Vec<usize> = (0..self.inputs.len()).filter(alike).collect();
                     for input in found {
                         sort(&mut members, input, rules)?;
                         unsorted.push(input);
@@ -345,12 +349,22 @@ impl<K: SortKey + 'static> Component<K> {
 /// Puts the block that begins at the given ranks into the cache.
 type KeepBlock<'a> = &'a (dyn Fn(&[u64], Block) -> Result<()> + Sync);
 
-/// Sorts the candidates of member `number`, which is not sorted yet.
+/// Whether a fragment whose cells are not in global order is merged as it is stored. A lossy filter makes
+/// that of cells that were in order. Without duplicates the cells of a place must be next to each other.
+fn stays_as_stored(rules: &Rules, input: &Input) -> bool {
+    rules.duplicates && input.info.schema.has_lossy_dimensions()
+}
+
+/// Sorts the candidates of member `number`, or raises their keys. Neither was done before.
 fn sort<K: SortKey>(members: &mut [Member<K>], number: usize, rules: &Rules) -> Result<()> {
-    if members[number].sorted.is_some() {
+    if members[number].sorted.is_some() || members[number].raised.is_some() {
         return Err(Error::internal("the sorted cells of a fragment are not in order"));
     }
     let input = members[number].input.clone();
+    if stays_as_stored(rules, &input) {
+        members[number].raised = Some(Arc::new(Raised::new(&input, rules)?));
+        return Ok(());
+    }
     log::info!(
         "{}: the cells are not in global order and are sorted first",
         input.info.path.display()
@@ -429,7 +443,9 @@ fn splits<K: SortKey>(rules: &Rules, members: &[Member<K>], parts: u64) -> Resul
     let samples = parallel::each(members.len() as u64, |number| -> Result<Vec<K>> {
         let member = &members[number as usize];
         let ranks = (step / 2..member.count()).step_by(step as usize);
-        ranks.map(|rank| member.key(rules, rank)).collect()
+        ranks
+            .filter_map(|rank| member.sample(rules, rank).transpose())
+            .collect()
     })?;
     let mut samples: Vec<K> = samples.into_iter().flatten().collect();
     samples.sort_unstable();

@@ -393,13 +393,21 @@ impl Input {
 }
 
 impl<K> Window<K> {
+    /// Removes the candidates that are deleted.
+    pub(super) fn keep_undeleted(&mut self) {
+        if !self.marks.is_empty() {
+            let stay: Vec<bool> = self.marks.iter().map(|mark| mark & DELETED == 0).collect();
+            self.keep(&stay);
+        }
+    }
+
     /// Removes the candidates for which `stay` is false.
     fn keep(&mut self, stay: &[bool]) {
         if stay.iter().all(|&stay| stay) {
             return;
         }
-        let ranks = (self.first..self.end).zip(stay).filter(|(_, stay)| **stay);
-        self.ranks = ranks.map(|(rank, _)| rank).collect();
+        let ranks = (0..stay.len()).filter(|&i| stay[i]).map(|i| self.rank(i));
+        self.ranks = ranks.collect();
         retain(&mut self.keys, stay);
         retain(&mut self.times, stay);
         retain(&mut self.marks, stay);

@@ -4,8 +4,10 @@ use super::input::{Input, Ranked, Window};
 use crate::catalog::time::TimeRange;
 use crate::error::{Error, Result};
 use crate::query::order::{GlobalOrder, SortKey};
+use crate::runtime::parallel;
 use crate::runtime::tuning::Tuning;
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The settings that all merges of a view share.
@@ -135,6 +137,75 @@ impl<K: SortKey> Sorted<K> {
     }
 }
 
+/// The keys by which a fragment is merged as it is stored though its cells are not in global order: that of a
+/// candidate is the greatest up to it. So it comes next after those that are stored before it, as in
+/// libtiledb's readers, which compare the next cells of fragments. Deleted ones do not take part.
+///
+/// For each step of [`Tuning::order_step_candidates`], this is the greatest key before it; None if the view has
+/// no candidate there.
+pub(super) struct Raised<K>(Vec<Option<K>>);
+
+impl<K: SortKey> Raised<K> {
+    /// Reads the coordinates of all candidates of `input`.
+    pub(super) fn new(input: &Input, rules: &Rules) -> Result<Raised<K>> {
+        let step = rules.tuning.order_step_candidates;
+        let greatest = parallel::each(input.count().div_ceil(step), |number| {
+            let start = number * step;
+            greatest::<K>(input, rules, start..input.count().min(start + step))
+        })?;
+        let before = greatest.into_iter().scan(None, |before, greatest| {
+            let after = greatest.max(before.clone());
+            Some(std::mem::replace(before, after))
+        });
+        Ok(Raised(before.collect()))
+    }
+
+    /// The greatest key before the step that has a rank.
+    pub(super) fn before_step(&self, rules: &Rules, rank: u64) -> Option<K> {
+        self.0[(rank / rules.tuning.order_step_candidates) as usize].clone()
+    }
+
+    /// The greatest key before a rank.
+    pub(super) fn before(&self, input: &Input, rules: &Rules, rank: u64) -> Result<Option<K>> {
+        let start = rank - rank % rules.tuning.order_step_candidates;
+        Ok(greatest(input, rules, start..rank)?.max(self.before_step(rules, rank)))
+    }
+
+    /// The lowest rank up to which there is a key that is not below `key`.
+    fn lower_bound(&self, input: &Input, rules: &Rules, key: &K) -> Result<u64> {
+        let step = rules.tuning.order_step_candidates;
+        let below = |before: &Option<K>| before.as_ref().is_none_or(|before| before < key);
+        let mut rank = (self.0.partition_point(below) as u64 - 1) * step;
+        let end = input.count().min(rank + step);
+        while rank < end {
+            let window: Window<K> = undeleted(input, rules, rank, end - rank)?;
+            if let Some(i) = window.keys.iter().position(|found| found >= key) {
+                return Ok(window.rank(i));
+            }
+            rank = window.end;
+        }
+        Ok(end)
+    }
+}
+
+/// The greatest key of the candidates `ranks`; None if the view has none of them.
+fn greatest<K: SortKey>(input: &Input, rules: &Rules, ranks: Range<u64>) -> Result<Option<K>> {
+    let (mut greatest, mut rank) = (None, ranks.start);
+    while rank < ranks.end {
+        let window: Window<K> = undeleted(input, rules, rank, ranks.end - rank)?;
+        greatest = window.keys.into_iter().max().max(greatest);
+        rank = window.end;
+    }
+    Ok(greatest)
+}
+
+/// A [window](Input::window) without the candidates that are deleted.
+fn undeleted<K: SortKey>(input: &Input, rules: &Rules, rank: u64, most: u64) -> Result<Window<K>> {
+    let mut window = input.window(&rules.order, rules.times, rank, most)?;
+    window.keep_undeleted();
+    Ok(window)
+}
+
 /// One fragment in a merge.
 #[derive(Clone)]
 pub(super) struct Member<K> {
@@ -142,6 +213,8 @@ pub(super) struct Member<K> {
     pub input: Arc<Input>,
     /// Its sorted candidates, if they are not stored in order.
     pub sorted: Option<Arc<Sorted<K>>>,
+    /// The keys by which its candidates are merged, if they are not stored in order and stay so.
+    pub raised: Option<Arc<Raised<K>>>,
     /// Whether every cell of it is one of the view, because no box of another meets its box. Boxes have no
     /// NaN: cells that are at NaN in several fragments stay as well.
     pub stays: bool,
@@ -155,7 +228,21 @@ impl<K: SortKey> Member<K> {
         }
     }
 
-    pub(super) fn window(&self, rules: &Rules, rank: u64, most: u64) -> Result<Window<K>> {
+    /// A window of at most `most` candidates from `rank` on. `last` is the key of the candidate before it, if
+    /// that is known.
+    pub(super) fn window(&self, rules: &Rules, rank: u64, most: u64, last: Option<&K>) -> Result<Window<K>> {
+        if let Some(raised) = &self.raised {
+            let mut window: Window<K> = undeleted(&self.input, rules, rank, most)?;
+            let mut greatest = match last {
+                Some(last) => Some(last.clone()),
+                None => raised.before(&self.input, rules, rank)?,
+            };
+            for key in &mut window.keys {
+                greatest = greatest.max(Some(key.clone()));
+                key.clone_from(greatest.as_ref().expect("a key"));
+            }
+            return Ok(window);
+        }
         let Some(sorted) = &self.sorted else {
             return self.input.window(&rules.order, rules.times, rank, most);
         };
@@ -174,6 +261,9 @@ impl<K: SortKey> Member<K> {
 
     /// The lowest rank whose key is not below `key`.
     pub(super) fn lower_bound(&self, rules: &Rules, key: &K) -> Result<u64> {
+        if let Some(raised) = &self.raised {
+            return raised.lower_bound(&self.input, rules, key);
+        }
         let (mut low, mut high) = (0, self.count());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -185,8 +275,16 @@ impl<K: SortKey> Member<K> {
         Ok(low)
     }
 
+    /// A key near a rank, by which the member can be parted; None if none is known.
+    pub(super) fn sample(&self, rules: &Rules, rank: u64) -> Result<Option<K>> {
+        match &self.raised {
+            Some(raised) => Ok(raised.before_step(rules, rank)),
+            None => self.key(rules, rank).map(Some),
+        }
+    }
+
     /// The key at a rank.
-    pub(super) fn key(&self, rules: &Rules, rank: u64) -> Result<K> {
+    fn key(&self, rules: &Rules, rank: u64) -> Result<K> {
         match &self.sorted {
             Some(sorted) => Ok(sorted.window.keys[rank as usize].clone()),
             None => self.input.key(&rules.order, rank),

@@ -203,7 +203,8 @@ impl<'a, K: SortKey> Merge<'a, K> {
         let (cursor, source) = (&mut self.cursors[member], &self.members[member]);
         while cursor.read < cursor.end && cursor.windows.len() < windows {
             let most = self.window.min(cursor.end - cursor.read);
-            let window = source.window(self.rules, cursor.read, most)?;
+            let last = cursor.last.as_ref().map(|(key, _)| key);
+            let window = source.window(self.rules, cursor.read, most, last)?;
             cursor.read = window.end;
             let [low, high] = self.between;
             let below = low.is_some_and(|low| window.keys.first().is_some_and(|first| first < low));

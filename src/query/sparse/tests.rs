@@ -423,6 +423,52 @@ fn a_head_in_another_order_than_that_of_the_writer_is_sorted() {
     }
 }
 
+/// A lossy filter makes another order of any number of cells. libtiledb's readers compare the next cells of
+/// fragments, in whatever order they are stored.
+#[test]
+fn fragments_of_changed_coordinates_are_merged_as_they_are_stored() {
+    const CELLS: usize = 1000;
+    let dimension = Dimension {
+        datatype: FLOAT64,
+        lossy: true,
+        domain: Some((Double(0.0), Double(5000.0))),
+        extent: Some(Double(100.0)),
+    };
+    let design = Design {
+        dimensions: vec![dimension],
+        duplicates: true,
+        tile_order: 0,
+        cell_order: 0,
+        capacity: 16,
+    };
+    let mut numbers = Random(52);
+    let mut place = |i: usize| (i as u64 + numbers.below(5)) as f64;
+    let fragments: Vec<Vec<f64>> = (0..3).map(|_| (0..CELLS).map(&mut place).collect()).collect();
+    let mut next = [0; 3];
+    let expected = std::iter::from_fn(|| {
+        let newest_first = (0..3).rev().filter(|&fragment| next[fragment] < CELLS);
+        let places = newest_first.map(|fragment| (fragment, fragments[fragment][next[fragment]]));
+        let (fragment, place) = places.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        next[fragment] += 1;
+        Some(place.to_le_bytes())
+    });
+    let expected: Vec<u8> = expected.flatten().collect();
+    let places = |places: &Vec<f64>| places.iter().map(|place| vec![Double(*place)]).collect();
+    let places: Vec<Vec<Vec<Coordinate>>> = fragments.iter().map(places).collect();
+    for tuning in [&Tuning::SMALL, &Tuning::PRODUCTION] {
+        let storage = stored(&design, &places, false);
+        let capacity = (256 << 10) * parallel::threads();
+        let engine = Engine::new(Arc::new(storage), capacity, Vec::new(), Arc::default());
+        let array = Arc::new(Array::new(Arc::new(engine.tuned(tuning)), "".into()));
+        for range in [8 * 1500..8 * 1600, 0..expected.len()] {
+            let cells = View::new(array.clone(), None, None).unwrap().open(0).unwrap();
+            let bytes = range.start as u64..range.end as u64;
+            let found = Output::of(|out| cells.read(Content::Data, bytes, out)).unwrap();
+            assert!(*found == expected[range]);
+        }
+    }
+}
+
 #[test]
 fn sorting_long_strings_takes_no_more_memory_than_allowed() {
     let design = Design::of_texts(4);
