@@ -245,7 +245,12 @@ impl<'g> ZarrArray<'g> {
         if let Some(fill) = &variable.fill_value {
             attributes.insert("_FillValue".to_owned(), encoded(datatype, fill));
         }
+        // Axes have none.
         let zero = vec![0; size];
+        let fill = match &*variable.fill {
+            [] => &*zero,
+            fill => &fill[..size],
+        };
         json!({
             "zarr_format": 3,
             "node_type": "array",
@@ -253,7 +258,7 @@ impl<'g> ZarrArray<'g> {
             "data_type": self.data_type(),
             "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": sides}},
             "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "fill_value": number(datatype, variable.fill.get(..size).unwrap_or(&zero)),
+            "fill_value": number(datatype, fill),
             "codecs": codecs,
             "dimension_names": self.dimension_names(),
             "attributes": attributes,
