@@ -33,7 +33,8 @@ pub(super) struct Input {
     pub info: Arc<FragmentInfo>,
     /// The coordinates, one field per dimension.
     pub dimensions: Vec<FragmentCells>,
-    /// The timestamp of each cell, if the fragment stores them.
+    /// The timestamp of each cell, if the fragment stores them and they decide which cells there are: where
+    /// duplicates are allowed, only if some are cut.
     timestamps: Option<FragmentCells>,
     /// Whether some cells may have been written outside the view's time range.
     cut: bool,
@@ -186,11 +187,12 @@ impl Input {
             .collect::<Option<_>>()
             .ok_or_else(|| info.place(Error::corrupt("the sparse fragment has no coordinates").at(0)))?;
         let candidates = candidates(&info, &ranges)?;
+        let cut = timestamps.is_some() && !times.covers(info.name.timestamps);
         let floats = info.schema.dimensions.iter().enumerate();
         Ok(Input {
             index,
             is_unsorted,
-            cut: timestamps.is_some() && !times.covers(info.name.timestamps),
+            cut,
             count: candidates.last().map_or(0, Candidates::end),
             floats: floats
                 .filter(|(_, d)| d.datatype.kind() == Kind::Float)
@@ -198,7 +200,7 @@ impl Input {
                 .collect(),
             candidates,
             dimensions,
-            timestamps,
+            timestamps: timestamps.filter(|_| cut || !info.schema.allows_duplicates),
             deletes,
             ranges,
             signed_strings: has_signed_strings(&info),
@@ -217,7 +219,7 @@ impl Input {
         !self.cut && self.deletes.is_empty() && self.candidates.iter().all(|run| run.inside)
     }
 
-    /// Whether cells have timestamps of their own: then several may have the same coordinates.
+    /// Whether cells have timestamps of their own that matter: then several may have the same coordinates.
     pub(super) fn has_timestamps(&self) -> bool {
         self.timestamps.is_some()
     }

@@ -469,6 +469,32 @@ fn fragments_of_changed_coordinates_are_merged_as_they_are_stored() {
     }
 }
 
+/// TileDB reads an array without timestamps that it cannot decode, as those that XOR has after
+/// BIT_WIDTH_REDUCTION.
+#[test]
+fn timestamps_are_read_only_where_they_matter() {
+    for duplicates in [true, false] {
+        let design = Design {
+            duplicates,
+            ..Design::of_texts(4)
+        };
+        let places = |texts: [&[u8]; 3]| texts.map(|text| vec![Text(text.to_vec())]).to_vec();
+        let fragments = [places([b"a", b"c", b"e"]), places([b"b", b"c", b"d"])];
+        let mut storage = stored(&design, &fragments, true);
+        for number in 0..2 {
+            let path = format!("__fragments/__10_20_{number:032x}_22/t.tdb");
+            storage.insert(Path::new(&path), vec![0xff; 40]);
+        }
+        let (array, _) = open(&storage);
+        let read = |end| {
+            let times = TimeRange { start: 0, end };
+            all(&View::new(array.clone(), Some(times), None).unwrap(), 0)
+        };
+        assert_eq!(read(99).ok().as_deref(), duplicates.then_some(&b"abccde"[..]));
+        assert!(read(15).is_err());
+    }
+}
+
 #[test]
 fn sorting_long_strings_takes_no_more_memory_than_allowed() {
     let design = Design::of_texts(4);
