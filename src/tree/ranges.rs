@@ -4,7 +4,6 @@ use super::times::{self, DAY, SECOND, Span};
 use crate::calendar::date_from_days;
 use crate::error::Error;
 use crate::format::datatype::{Datatype, Kind};
-use crate::format::enums::ArrayType;
 use crate::format::pipeline::Pipeline;
 use crate::format::range::{Range, compare};
 use crate::format::scalar::Scalar;
@@ -17,8 +16,8 @@ use std::cmp::Ordering;
 /// or dimension labels, like `day:1..31` or `day=1..31`. Returns one range per dimension, in the schema's
 /// order; None for the whole domain. `NotFound`, with the reason, if there is no such directory.
 ///
-/// `labelled` tells which coordinates have the labels in a range. Missing bounds are open. In sparse arrays,
-/// bounds that exclude nothing become open as well, so that equal selections have equal results.
+/// `labelled` tells which coordinates have the labels in a range. Missing bounds are open; those at an end of
+/// the domain are not, because a sparse array may have cells outside of it.
 pub fn parse(
     name: &[u8],
     schema: &Schema,
@@ -30,7 +29,7 @@ pub fn parse(
         let current = schema.current_domain.as_ref().and_then(|rect| rect.get(i));
         let allowed = current.or(dimension.domain.as_ref());
         let refuse = |shown: String, reason: &str| Error::not_found(format!("{shown}: {reason}"));
-        let range = match label {
+        ranges.push(match label {
             None => {
                 let shown = || names::dimension(&dimension.name, i);
                 range(text, dimension, allowed).map_err(|reason| refuse(shown(), &reason))?
@@ -59,10 +58,6 @@ pub fn parse(
                 }
                 found
             }
-        };
-        ranges.push(match schema.array_type {
-            ArrayType::Dense => range,
-            ArrayType::Sparse => opened(range, dimension, allowed),
         });
     }
     let all = ranges.iter().all(|range| *range == DimRange::default());
@@ -298,15 +293,6 @@ fn floor(instant: i128, datatype: Datatype) -> Option<i128> {
         _ => return None,
     };
     Some(instant.div_euclid(unit))
-}
-
-/// Opens the bounds of a range that exclude nothing.
-fn opened(range: DimRange, dimension: &Dimension, allowed: Option<&Range>) -> DimRange {
-    let Some(allowed) = allowed else { return range };
-    DimRange {
-        lo: range.lo.filter(|lo| above(dimension, lo, &allowed.lo)),
-        hi: range.hi.filter(|hi| above(dimension, &allowed.hi, hi)),
-    }
 }
 
 /// Splits at the first `separator`; None if there is none.

@@ -82,6 +82,26 @@ def compare_split(checks, point):
         checks.equal(f"consolidated into several: what is missing at {when}", json.loads((data / "view.json").read_text())["incomplete"], [])
 
 
+def write_outside(folder):
+    """A sparse array with cells outside of its domain, which writers need not check."""
+    uri = str(folder / "outside")
+    domain = tiledb.Domain(tiledb.Dim("x", domain=(0, 99), tile=10, dtype=np.int32))
+    tiledb.Array.create(uri, tiledb.ArraySchema(domain, [tiledb.Attr("a", dtype=np.int32)], sparse=True, capacity=2))
+    places = np.array([-7, 5, 50, 98, 99, 100, 150], dtype=np.int32)
+    with tiledb.open(uri, "w", ctx=tiledb.Ctx({"sm.check_coord_oob": "false"})) as array:
+        array[places] = places
+    return uri
+
+
+def compare_outside(checks, uri, point):
+    """Both ends of a range are ends, those of the domain as well."""
+    for low, high in [(0, 99), (0, 98), (50, 99), (0, 50), (0, 0), (99, 99)]:
+        name = f"{low}..{high}" if low < high else str(low)
+        with tiledb.open(uri) as array:
+            want = array.multi_index[low:high]["a"].tolist()
+        checks.equal(f"subarray/{name} of cells outside of the domain", values(point / "outside/data/subarray" / name), want)
+
+
 def values(path):
     """The values of `a` in a view."""
     return np.load(path / "columns/a/data.npy").tolist()
@@ -270,6 +290,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tiledbfs-times-") as top:
         folder = Path(top)
         days, grid = write_years(folder), write_grid(folder)
+        outside = write_outside(folder)
         write_others(folder)
         write_split(folder)
         with mounted(folder, "-o", "show_at") as point:
@@ -277,6 +298,7 @@ def main():
         with mounted(folder) as point:
             compare_times(checks, days, point)
             compare_parts(checks, days, point)
+            compare_outside(checks, outside, point)
             compare_latest(checks, days, folder, point)
             compare_open_data_sets(checks, grid, point)
         with mounted(folder, "--at", "2022-12-31") as point:
