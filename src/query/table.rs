@@ -319,7 +319,8 @@ impl Column {
         match count {
             0 => Ok(0),
             _ => {
-                let bytes = cells.start(rows.end)?.checked_sub(cells.start(rows.start)?);
+                let start = cells.start(rows.start)?;
+                let bytes = cells.start(rows.end)?.checked_sub(start);
                 bytes.ok_or_else(|| Error::corrupt("a cell ends before it starts"))
             }
         }

@@ -8,6 +8,9 @@
 //! do not evict chunks that may be read again, and their memory is used again: page faults of new memory
 //! would cost half as much as decoding.
 //!
+//! An entry larger than the bound is kept beside it, as long as it is no larger than what may be decoded at
+//! once: a reader takes it in many requests. Only the last one is.
+//!
 //! A loader holds a part of the budget that others may be waiting for, so it must not use the cache itself.
 //! An entry that is made from other entries, such as the text of a document, is loaded with
 //! [`ChunkCache::derive`], whose loader holds nothing.
@@ -41,6 +44,13 @@ const SMALL_RESERVATION: u64 = 64 << 10;
 /// other.
 const MAX_UNKEPT_WAIT: Duration = Duration::from_millis(200);
 const UNKEPT_POLL: Duration = Duration::from_millis(1);
+
+/// An entry of more than capacity / `LARGE_SHARE` bytes is large.
+const LARGE_SHARE: u64 = 4;
+
+/// While an entry larger than the cache is loaded, an eighth of the cache, but no more than this many bytes,
+/// stays for what readers of such entries look at in between: to find an index again may take another one.
+const MAX_SPARED: u64 = 2 << 20;
 
 /// What a cache entry belongs to. `object` is a number from [`crate::engine::Engine::object`]; `tile` and
 /// `chunk` are numbers within the object. Entries of different types may have the same key.
@@ -185,16 +195,33 @@ struct Inner {
     loading_bytes: u64,
     /// The part of `bytes` that cannot be evicted.
     held_bytes: u64,
-    /// Entries larger than the whole cache, so not kept, that readers may still hold.
+    /// The size of the one staying entry that is larger than the whole cache; 0 without one.
+    oversized: u64,
+    /// Entries larger than the whole cache that are not kept any more, and that readers may still hold.
     unkept: Vec<Weak<dyn Any + Send + Sync>>,
+    /// The large entry that was loaded last.
+    large: Option<Large>,
     /// Bytes of staying entries evicted since the allocator last returned free memory.
     dropped_bytes: u64,
+}
+
+/// When a large entry was used, for loaders of others that have no room beside it.
+struct Large {
+    key: TypedKey,
+    size: u64,
+    /// How long it took to load.
+    took: Duration,
+    /// When it was wanted last.
+    used: Instant,
 }
 
 impl Inner {
     /// The entry for `key`. A passing entry becomes a staying one if `keep` says so.
     fn find(&mut self, key: &TypedKey, keep: Keep) -> Option<Item> {
         if let Some(item) = self.staying.get(key) {
+            if let Some(large) = self.large.as_mut().filter(|large| large.key == *key) {
+                large.used = Instant::now();
+            }
             return Some(item.clone());
         }
         if keep == Keep::Passing {
@@ -204,6 +231,20 @@ impl Inner {
         self.passing_bytes = self.passing_bytes.saturating_sub(item.size);
         self.staying.put(*key, item.clone());
         Some(item)
+    }
+
+    /// Whether somebody who has waited for `waited` should let readers of a large entry finish that has no
+    /// room beside `wanted` more bytes. Two readers in turns would load each entry again for each read: it is
+    /// worth a quarter of the time of a load (at most `longest`) to see whether the next read comes, and four
+    /// times that time while reads come.
+    fn is_large_used(&self, wanted: u64, bound: u64, longest: Duration, waited: Duration) -> bool {
+        self.large.as_ref().is_some_and(|large| {
+            let took = large.took.min(longest);
+            large.size.saturating_add(wanted) > bound
+                && large.used.elapsed() < took / 4
+                && waited < took * 4
+                && self.staying.contains(&large.key)
+        })
     }
 
     fn put(&mut self, key: TypedKey, item: Item, keep: Keep) {
@@ -222,10 +263,19 @@ impl Inner {
         self.unkept.iter().any(|entry| entry.strong_count() > 0)
     }
 
-    /// Notes an entry that is larger than the whole cache, and forgets those that nobody holds.
+    /// Notes an entry that is larger than the whole cache and not kept, and forgets those that nobody holds.
     fn note_unkept(&mut self, item: &Item) {
         self.unkept.retain(|entry| entry.strong_count() > 0);
         self.unkept.push(Arc::downgrade(&item.entry));
+    }
+
+    /// Counts a staying entry no more.
+    fn forget(&mut self, item: &Item) {
+        self.bytes = self.bytes.saturating_sub(item.size);
+        if item.size == self.oversized {
+            self.oversized = 0;
+            self.note_unkept(item);
+        }
     }
 
     /// Drops the least recently used of the passing entries.
@@ -240,11 +290,19 @@ impl Inner {
 
     /// Drops the least recently used of the staying entries.
     fn drop_staying(&mut self) -> bool {
-        let Some((_, Item { size, .. })) = self.staying.pop_lru() else {
-            return false;
-        };
-        self.dropped_bytes = self.dropped_bytes.saturating_add(size);
-        self.bytes = self.bytes.saturating_sub(size);
+        let lru = self.staying.pop_lru();
+        lru.is_some_and(|(_, item)| self.drop_item(&item))
+    }
+
+    /// Drops the large entry that was loaded last, if it is there.
+    fn drop_large(&mut self) -> bool {
+        let large = self.large.as_ref().and_then(|large| self.staying.pop(&large.key));
+        large.is_some_and(|item| self.drop_item(&item))
+    }
+
+    fn drop_item(&mut self, item: &Item) -> bool {
+        self.dropped_bytes = self.dropped_bytes.saturating_add(item.size);
+        self.forget(item);
         true
     }
 }
@@ -266,7 +324,9 @@ impl ChunkCache {
                 passing_bytes: 0,
                 loading_bytes: 0,
                 held_bytes: 0,
+                oversized: 0,
                 unkept: Vec::new(),
+                large: None,
                 dropped_bytes: 0,
             }),
             room: Condvar::new(),
@@ -295,7 +355,7 @@ impl ChunkCache {
         Ok(())
     }
 
-    /// Whether an entry is no larger than the cache. If it is, it is not kept, and the next such entry is
+    /// Whether an entry is no larger than the cache. Of larger ones the last is kept alone, and the next is
     /// loaded only when readers have dropped it.
     pub fn can_keep(&self, entry: &impl Entry) -> bool {
         Item::size(entry) <= self.capacity
@@ -317,7 +377,7 @@ impl ChunkCache {
         if state.find(&key, Keep::Staying).is_some()
             && let Some(before) = state.staying.pop(&key)
         {
-            state.bytes = state.bytes.saturating_sub(before.size);
+            state.forget(&before);
         }
         if item.size > self.capacity / 8 {
             return;
@@ -366,6 +426,13 @@ impl ChunkCache {
         self.room.notify_all();
     }
 
+    /// The most bytes of all entries: one may be larger than the capacity.
+    fn bound(&self, state: &Inner) -> u64 {
+        self.capacity
+            .saturating_add(state.oversized)
+            .min(self.most_at_once())
+    }
+
     /// The most bytes of passing entries.
     fn passing_share(&self) -> u64 {
         (self.capacity / PASSING_SHARE).min(MAX_PASSING)
@@ -381,7 +448,7 @@ impl ChunkCache {
 
     /// The entry for `key`. If there is none, `load` makes it; `estimate` is its expected size in bytes.
     /// Waits for room if loads in progress take the whole capacity. An entry larger than the cache is loaded
-    /// alone and not kept.
+    /// alone, and kept until the next such entry or until its room is wanted.
     pub fn get<T: Entry>(
         &self,
         key: CacheKey,
@@ -456,20 +523,22 @@ impl ChunkCache {
                     }
                 }
             }
-            self.evict(&mut state, estimate);
-            if state.loading_bytes > 0 && state.bytes.saturating_add(estimate) > self.capacity {
-                state = wait_on(&self.room, state)?;
-            } else if estimate > self.capacity.max(SMALL_RESERVATION)
-                && state.holds_unkept()
-                && begun.get_or_insert_with(Instant::now).elapsed() < self.unkept_wait
-            {
-                // The last reader drops the entry without notice.
-                drop(state);
-                thread::sleep(UNKEPT_POLL);
-                state = lock(&self.state);
-            } else {
-                break;
+            let waited = begun.get_or_insert_with(Instant::now).elapsed();
+            if !state.is_large_used(estimate, self.bound(&state), self.unkept_wait, waited) {
+                self.evict(&mut state, estimate);
+                if state.loading_bytes > 0 && state.bytes.saturating_add(estimate) > self.bound(&state) {
+                    state = wait_on(&self.room, state)?;
+                    continue;
+                }
+                let is_oversized = estimate > self.capacity.max(SMALL_RESERVATION);
+                if !(is_oversized && state.holds_unkept() && waited < self.unkept_wait) {
+                    break;
+                }
             }
+            // Readers come and go without notice.
+            drop(state);
+            thread::sleep(UNKEPT_POLL);
+            state = lock(&self.state);
         }
         self.stats.cache_misses.add(1);
         state.loading.insert(key, flight.clone());
@@ -482,15 +551,58 @@ impl ChunkCache {
             key,
             keep,
             estimate,
+            began: Instant::now(),
             flight,
             result: None,
         }))
     }
 
-    /// Evicts until `wanted` more bytes fit or nothing is left: first passing entries beyond their useful
-    /// number, then the least recently used.
+    /// Puts an entry that was loaded since `began` into the cache, if there is room.
+    fn land(&self, state: &mut Inner, key: TypedKey, item: &Item, keep: Keep, began: Instant) {
+        self.evict(state, item.size);
+        let is_oversized = item.size > self.capacity;
+        let (most, keep) = match is_oversized {
+            true => (
+                self.capacity.saturating_add(item.size).min(self.most_at_once()),
+                Keep::Staying,
+            ),
+            false => (self.bound(state), keep),
+        };
+        if state.bytes.saturating_add(item.size) <= most {
+            if is_oversized {
+                state.oversized = item.size;
+            }
+            state.put(key, item.clone(), keep);
+            // Passing entries make room for each other only.
+            self.evict(state, 0);
+        } else if is_oversized {
+            state.note_unkept(item);
+        }
+        if item.size > self.capacity / LARGE_SHARE {
+            state.large = Some(Large {
+                key,
+                size: item.size,
+                took: began.elapsed(),
+                used: Instant::now(),
+            });
+        }
+    }
+
+    /// Evicts until `wanted` more bytes fit or little is left: first passing entries beyond their useful
+    /// number, then the least recently used; for more than the cache has, a large one before others.
     fn evict(&self, state: &mut Inner, wanted: u64) {
-        let full = |state: &Inner| state.bytes.saturating_add(wanted) > self.capacity;
+        let is_oversized = wanted > self.capacity;
+        let spared = match is_oversized {
+            true => (self.capacity / 8).min(MAX_SPARED),
+            false => 0,
+        };
+        let full = |state: &Inner| {
+            let kept = state.bytes.saturating_sub(state.loading_bytes);
+            kept > spared && state.bytes.saturating_add(wanted) > self.bound(state)
+        };
+        if is_oversized && full(state) && state.drop_large() {
+            self.stats.cache_evictions.add(1);
+        }
         while self.passes_too_much(state) && state.drop_passing()
             || full(state) && (state.drop_staying() || state.drop_passing())
         {
@@ -541,6 +653,7 @@ struct Landing<'a> {
     key: TypedKey,
     keep: Keep,
     estimate: u64,
+    began: Instant,
     flight: Arc<Flight<Item>>,
     result: Option<Result<Item>>,
 }
@@ -555,17 +668,8 @@ impl Drop for Landing<'_> {
         state.loading.remove(&self.key);
         state.bytes = state.bytes.saturating_sub(self.estimate);
         state.loading_bytes = state.loading_bytes.saturating_sub(self.estimate);
-        match &result {
-            Ok(item) if item.size > self.cache.capacity => state.note_unkept(item),
-            Ok(item) => {
-                self.cache.evict(&mut state, item.size);
-                if state.bytes.saturating_add(item.size) <= self.cache.capacity {
-                    state.put(self.key, item.clone(), self.keep);
-                    // Passing entries make room for each other only.
-                    self.cache.evict(&mut state, 0);
-                }
-            }
-            Err(_) => {}
+        if let Ok(item) = &result {
+            self.cache.land(&mut state, self.key, item, self.keep, self.began);
         }
         self.cache.stats.cache_bytes.set(state.bytes);
         let gives_back = state.dropped_bytes > self.cache.capacity / TRIM_FRACTION;

@@ -137,6 +137,18 @@ fn a_sequential_read_decodes_each_chunk_once() {
 }
 
 #[test]
+fn who_goes_through_a_chunk_larger_than_the_cache_has_it_decoded_once() {
+    const CACHE: u64 = CHUNK / 2;
+    for piece in [8192, 70_001] {
+        let (part, stats) = part(CACHE);
+        read_all(&part, piece);
+        assert_eq!(stats.chunks_decoded.get(), CHUNKS, "{piece}");
+        assert_eq!(stats.tiles_opened.get(), TILES);
+        assert!(stats.cache_bytes.get() <= CACHE + CHUNK + 128);
+    }
+}
+
+#[test]
 fn sequential_reads_take_a_small_share_of_the_cache() {
     let (part, stats) = part(64 << 20);
     read(&part, 5..13, Keep::Staying);

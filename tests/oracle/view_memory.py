@@ -1,9 +1,10 @@
-"""A sparse view of very many fragments that overlap: right, within the memory that the cache is given, and made only as long as somebody waits. Long cells that are hidden are not read. And nothing is decoded twice of fragments that do not overlap.
+"""A sparse view of very many fragments that overlap: right, within the memory that the cache is given, and made only as long as somebody waits. Long cells that are hidden are not read. And nothing is decoded twice of fragments that do not overlap, and little of chunks that fill the cache.
 
 `python3 view_memory.py [--fragments N]`. The last line is `N passed, N failed`.
 """
 
 import argparse
+import io
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import tiledb
 
 from mount import errors, mounted, stats
@@ -100,6 +102,28 @@ def decoded_once(folder, failures):
         failures.append(f"{decoded} chunks were decoded of {there}")
 
 
+def large_chunks(folder, failures):
+    """Two chunks of which the cache keeps one: readers of both do not decode them for each other again and again. Chunks of text with RLE are whole tiles."""
+    cells, size, path = 1 << 14, 2000, f"{folder}/large"
+    dimension = tiledb.Dim("x", domain=(0, 2 * cells - 1), tile=cells, dtype=np.int32)
+    attribute = tiledb.Attr("v", dtype="ascii", var=True, filters=[tiledb.RleFilter(), tiledb.LZ4Filter()])
+    tiledb.Array.create(path, tiledb.ArraySchema(domain=tiledb.Domain(dimension), attrs=[attribute]))
+    texts = [f"{number // 3:0{size}}" for number in range(2 * cells)]
+    with tiledb.open(path, "w", timestamp=START) as array:
+        array[:] = np.array(texts, "O")
+    for file in ("columns/v/data.bin", "table.parquet"):
+        with mounted(path, "--cache-size", "40M") as point:
+            got = (point / "data" / file).read_bytes()
+            decoded = stats(point)["chunks_decoded"]
+        print(f"{file} of two chunks of {cells * size} bytes: {decoded} decoded")
+        values = "".join(pq.read_table(io.BytesIO(got))["v"].to_pylist()) if file == "table.parquet" else got.decode()
+        if values != "".join(texts):
+            failures.append(f"{file} of large chunks is wrong")
+        # Offsets and values are read one after the other.
+        if decoded > 20:
+            failures.append(f"{decoded} chunks decoded for {file} of two large chunks")
+
+
 def long_cells(folder, failures):
     """Short cells between long ones that are overwritten: these are not read. And a delete condition on them, which has to be evaluated on each."""
     cells, long, path = 600, 1 << 20, f"{folder}/long"
@@ -169,13 +193,14 @@ def main():
             failures.append(f"{most} bytes of memory, where {CACHE + BESIDES} are allowed")
         abandoned(f"{folder}/array", failures)
         decoded_once(folder, failures)
+        large_chunks(folder, failures)
         long_cells(folder, failures)
         long_strings(folder, failures)
     finally:
         shutil.rmtree(folder)
     for failure in failures:
         print(failure)
-    print(f"{16 - len(failures)} passed, {len(failures)} failed")
+    print(f"{20 - len(failures)} passed, {len(failures)} failed")
     return 1 if failures else 0
 
 

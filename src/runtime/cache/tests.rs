@@ -111,17 +111,55 @@ fn what_passes_is_kept_in_small_numbers() {
 }
 
 #[test]
-fn too_large_for_the_cache_is_served_and_not_kept() {
+fn one_entry_is_kept_that_is_larger_than_the_cache() {
     let stats: Arc<Stats> = Arc::default();
     let cache = ChunkCache::new(1000, stats.clone());
-    cache.get(key(1), 5000, Keep::Staying, || Ok(item(5000))).unwrap();
-    assert_eq!(stats.cache_bytes.get(), 0);
-    cache.get(key(2), 100, Keep::Staying, || Ok(item(100))).unwrap();
-    cache
-        .get(key(2), 100, Keep::Staying, || -> Result<Vec<u8>> {
-            panic!("must be cached")
-        })
-        .unwrap();
+    let loads = AtomicUsize::new(0);
+    let get = |tile, size: usize| {
+        let load = || {
+            loads.fetch_add(1, Ordering::SeqCst);
+            Ok(item(size))
+        };
+        cache.get(key(tile), size as u64, Keep::Passing, load).unwrap();
+        (loads.load(Ordering::SeqCst), stats.cache_bytes.get())
+    };
+    assert_eq!(get(1, 5000), (1, 5128));
+    // What else there is has the size of the cache, as ever.
+    assert_eq!(get(2, 100), (2, 5356));
+    assert_eq!(get(1, 5000), (2, 5356));
+    assert_eq!(get(3, 800), (3, 5128 + 928));
+    assert_eq!(get(1, 5000).0, 3);
+    // The next one takes the place of it, and of nearly all else.
+    assert_eq!(get(4, 6000), (4, 6128));
+    assert_eq!(get(1, 5000), (5, 5128));
+    // One that is larger than all may be is not kept.
+    let most = cache.most_at_once() as usize;
+    assert_eq!(get(5, most), (6, 0));
+    assert_eq!(get(2, 100), (7, 228));
+}
+
+#[test]
+fn who_would_evict_a_large_entry_waits_for_its_readers() {
+    let mut cache = ChunkCache::new(1000, Arc::default());
+    cache.unkept_wait = Duration::from_secs(600);
+    let get = |tile, size: usize| cache.get(key(tile), size as u64, Keep::Staying, || Ok(item(size)));
+    get(1, 600).unwrap();
+    // As if it took long to load it.
+    let set = |seconds| {
+        lock(&cache.state).large.as_mut().unwrap().took = Duration::from_secs(seconds);
+    };
+    set(600);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| get(2, 600).unwrap());
+        // There is room for this one.
+        get(3, 10).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        assert!(!other.is_finished());
+        assert!(cache.find::<Vec<u8>>(key(1)).is_some());
+        set(0);
+        other.join().unwrap();
+    });
+    assert!(cache.find::<Vec<u8>>(key(1)).is_none());
 }
 
 #[test]
