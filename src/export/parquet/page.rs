@@ -66,7 +66,7 @@ impl Amount {
         let mut row = rows.start;
         while row < rows.end {
             let end = rows.end.min(row + step);
-            for (elements, valid) in cells(leaf, column, row..end)? {
+            for (elements, valid) in cells(leaf, column, row..end, None)? {
                 let count = elements.end - elements.start;
                 let values = if valid { count } else { 0 };
                 amount.entries += values.max(1);
@@ -154,8 +154,13 @@ fn header(of: i32, body: u64, more: impl FnOnce(&mut Writer)) -> Vec<u8> {
 }
 
 /// The elements of each cell of some rows, and whether the cell is valid. Elements are numbered over the
-/// whole column, those of labels over all labels.
-fn cells(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
+/// whole column, those of labels over all labels. Chunks of offsets are cached as `keep` says.
+fn cells(
+    leaf: &Leaf,
+    column: &Column,
+    rows: Range<u64>,
+    keep: Option<Keep>,
+) -> Result<Vec<(Range<u64>, bool)>> {
     if let Encoding::List(labels) = &leaf.encoding {
         let count = (rows.end - rows.start) as usize;
         let rows = column.read(rows)?;
@@ -167,7 +172,7 @@ fn cells(leaf: &Leaf, column: &Column, rows: Range<u64>) -> Result<Vec<(Range<u6
     }
     let size = leaf.value_size();
     let cells = column.cells()?;
-    let starts = cells.starts(rows.clone())?;
+    let starts = cells.starts_kept(rows.clone(), keep)?;
     let valid = column.validity(rows)?;
     let mut out = Vec::with_capacity(starts.len());
     for (i, pair) in starts.windows(2).enumerate() {
@@ -235,6 +240,19 @@ impl Page<'_> {
             start = end;
         }
         Ok(())
+    }
+
+    /// What [`cells`] returns. The offsets of all rows are read for the index, and again for the values: of
+    /// many rows, more than are kept of what passes, they stay meanwhile.
+    fn cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, bool)>> {
+        /// The bytes of the offsets of a row: as they are stored, and as the view has them.
+        const OFFSETS: u64 = 16;
+        /// At least so many bytes are kept of what passes.
+        const PASSING: u64 = 4 << 20;
+        let bytes = (self.rows.end - self.rows.start).saturating_mul(OFFSETS);
+        let stay = bytes > PASSING && bytes <= self.engine.cache.capacity() / 8;
+        let keep = stay.then_some(Keep::Staying);
+        cells(self.leaf, self.column, rows, keep)
     }
 
     fn parts(&self) -> Vec<PagePart> {
@@ -391,7 +409,7 @@ impl Page<'_> {
                 self.values(rows, &mut one)?;
                 continue;
             }
-            for elements in runs(cells(self.leaf, self.column, rows)?) {
+            for elements in runs(self.cells(rows)?) {
                 let count = elements.end - elements.start;
                 if !self.leaf.null_values {
                     // Skips the values before the first one wanted.
@@ -593,7 +611,7 @@ impl Page<'_> {
             self.presence(block, |present| values += u64::from(present))?;
             return Ok((all, values));
         }
-        let cells = cells(self.leaf, self.column, block)?;
+        let cells = self.cells(block)?;
         let mut entries = 0u64;
         for (elements, valid) in &cells {
             let count = elements.end - elements.start;

@@ -2,7 +2,7 @@
 
 use super::super::bits::Bits;
 use super::super::leaf::Shape;
-use super::{Page, cells, check_all};
+use super::{Page, check_all};
 use crate::error::Result;
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ impl Page<'_> {
         let block = block - 1;
         let mut at = index[block].entries;
         for rows in self.blocks(block) {
-            for (elements, valid) in cells(self.leaf, self.column, rows)? {
+            for (elements, valid) in self.cells(rows)? {
                 if at >= entries.end {
                     return Ok(());
                 }

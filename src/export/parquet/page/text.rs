@@ -1,7 +1,7 @@
 //! Values of text and other bytes, each after its length.
 
 use super::super::leaf::Encoding;
-use super::{Page, cells, check_all};
+use super::{Page, check_all};
 use crate::bytes::Output;
 use crate::error::Result;
 use crate::fragment::column::Content;
@@ -76,7 +76,7 @@ impl Page<'_> {
     /// The bytes of the texts in some rows, and how many of them pages show; None for a null.
     pub(super) fn text_cells(&self, rows: Range<u64>) -> Result<Vec<(Range<u64>, Option<u64>)>> {
         let Some(size) = self.leaf.size else {
-            let cells = cells(self.leaf, self.column, rows)?;
+            let cells = self.cells(rows)?;
             let is_geometry = self.leaf.encoding == Encoding::Geometry;
             let cells = cells.into_iter().map(|(bytes, valid)| {
                 let len = bytes.end - bytes.start;
