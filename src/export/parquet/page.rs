@@ -249,7 +249,7 @@ impl Page<'_> {
         const OFFSETS: u64 = 16;
         /// At least so many bytes are kept of what passes.
         const PASSING: u64 = 4 << 20;
-        let bytes = (self.rows.end - self.rows.start).saturating_mul(OFFSETS);
+        let bytes = (self.rows.end - self.rows.start) * OFFSETS;
         let stay = bytes > PASSING && bytes <= self.engine.cache.capacity() / 8;
         let keep = stay.then_some(Keep::Staying);
         cells(self.leaf, self.column, rows, keep)
