@@ -291,19 +291,18 @@ impl Inner {
     /// Drops the least recently used of the staying entries.
     fn drop_staying(&mut self) -> bool {
         let lru = self.staying.pop_lru();
-        lru.is_some_and(|(_, item)| self.drop_item(&item))
+        lru.map(|(_, item)| self.drop_item(&item)).is_some()
     }
 
     /// Drops the large entry that was loaded last, if it is there.
     fn drop_large(&mut self) -> bool {
         let large = self.large.as_ref().and_then(|large| self.staying.pop(&large.key));
-        large.is_some_and(|item| self.drop_item(&item))
+        large.map(|item| self.drop_item(&item)).is_some()
     }
 
-    fn drop_item(&mut self, item: &Item) -> bool {
+    fn drop_item(&mut self, item: &Item) {
         self.dropped_bytes = self.dropped_bytes.saturating_add(item.size);
         self.forget(item);
-        true
     }
 }
 
@@ -426,11 +425,10 @@ impl ChunkCache {
         self.room.notify_all();
     }
 
-    /// The most bytes of all entries: one may be larger than the capacity.
-    fn bound(&self, state: &Inner) -> u64 {
-        self.capacity
-            .saturating_add(state.oversized)
-            .min(self.most_at_once())
+    /// The most bytes of all entries, of which one has `oversized` bytes, more than the capacity; 0 if none
+    /// has so many.
+    fn bound(&self, oversized: u64) -> u64 {
+        self.capacity.saturating_add(oversized).min(self.most_at_once())
     }
 
     /// The most bytes of passing entries.
@@ -524,9 +522,11 @@ impl ChunkCache {
                 }
             }
             let waited = begun.get_or_insert_with(Instant::now).elapsed();
-            if !state.is_large_used(estimate, self.bound(&state), self.unkept_wait, waited) {
+            if !state.is_large_used(estimate, self.bound(state.oversized), self.unkept_wait, waited) {
                 self.evict(&mut state, estimate);
-                if state.loading_bytes > 0 && state.bytes.saturating_add(estimate) > self.bound(&state) {
+                if state.loading_bytes > 0
+                    && state.bytes.saturating_add(estimate) > self.bound(state.oversized)
+                {
                     state = wait_on(&self.room, state)?;
                     continue;
                 }
@@ -561,17 +561,12 @@ impl ChunkCache {
     fn land(&self, state: &mut Inner, key: TypedKey, item: &Item, keep: Keep, began: Instant) {
         self.evict(state, item.size);
         let is_oversized = item.size > self.capacity;
-        let (most, keep) = match is_oversized {
-            true => (
-                self.capacity.saturating_add(item.size).min(self.most_at_once()),
-                Keep::Staying,
-            ),
-            false => (self.bound(state), keep),
+        let (oversized, keep) = match is_oversized {
+            true => (item.size, Keep::Staying),
+            false => (state.oversized, keep),
         };
-        if state.bytes.saturating_add(item.size) <= most {
-            if is_oversized {
-                state.oversized = item.size;
-            }
+        if state.bytes.saturating_add(item.size) <= self.bound(oversized) {
+            state.oversized = oversized;
             state.put(key, item.clone(), keep);
             // Passing entries make room for each other only.
             self.evict(state, 0);
@@ -598,7 +593,7 @@ impl ChunkCache {
         };
         let full = |state: &Inner| {
             let kept = state.bytes.saturating_sub(state.loading_bytes);
-            kept > spared && state.bytes.saturating_add(wanted) > self.bound(state)
+            kept > spared && state.bytes.saturating_add(wanted) > self.bound(state.oversized)
         };
         if is_oversized && full(state) && state.drop_large() {
             self.stats.cache_evictions.add(1);

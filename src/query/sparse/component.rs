@@ -129,9 +129,9 @@ impl<K: SortKey + 'static> Component<K> {
         let after = checkpoints.partition_point(|checkpoint| checkpoint.cell <= cells.start);
         let end = checkpoints.partition_point(|checkpoint| checkpoint.cell < cells.end);
         let (from, to) = (&checkpoints[after - 1].ranks, &checkpoints[end].ranks);
-        let ranks = members.map(|member| match plan.members[member].sorted.is_none() {
-            true => (member, from[member]..to[member]),
-            false => whole(member),
+        let ranks = members.map(|member| match plan.members[member].sorted.is_some() {
+            false => (member, from[member]..to[member]),
+            true => whole(member),
         });
         Ok(ranks.collect())
     }
@@ -331,11 +331,10 @@ impl<K: SortKey + 'static> Component<K> {
                     let stays = |number: usize| stays_as_stored(rules, &self.inputs[number]);
                     // If one fragment is in the order of signed bytes, or has coordinates that were changed,
                     // the others will be, too.
-                    let alike = |&number: &usize| {
-                        let alike = signed(number) && signed(input) || stays(number) && stays(input);
-                        number == input || alike && !unsorted.contains(&number)
-                    };
-                    let found: Vec<usize> = (0..self.inputs.len()).filter(alike).collect();
+                    let is_like = |number| signed(number) && signed(input) || stays(number) && stays(input);
+                    let found: Vec<usize> = (0..self.inputs.len())
+                        .filter(|&number| number == input || is_like(number) && !unsorted.contains(&number))
+                        .collect();
                     for input in found {
                         sort(&mut members, input, rules)?;
                         unsorted.push(input);
